@@ -204,7 +204,7 @@ def test_base_install_imports_schemas_and_core_only(base: Environment) -> None:
     [
         ("utterwire-server", [], "server"),
         ("utterwire-server", ["serve"], "server"),
-        ("utterwire", ["say", "Hello.", "--endpoint-url", "ws://127.0.0.1:9/"], "client"),
+        ("utterwire", ["say", "Hello.", "--url", "ws://127.0.0.1:9/"], "client"),
         ("utterwire-conformance", ["--endpoint", "reference"], "conformance"),
     ],
 )
