@@ -28,10 +28,10 @@ _BUFFER_BYTES: Final = 16_384
 class Tampers(Protocol):
     """What makes a proxy faulty: a tamper for every session and every exchange."""
 
-    def session(self, shared: Shared, tap: Tap) -> SessionTamper:
+    def session(self, shared: Shared, tap: Tap, /) -> SessionTamper:
         """A tamper for one session."""
 
-    def exchange(self, shared: Shared) -> ExchangeTamper:
+    def exchange(self, shared: Shared, /) -> ExchangeTamper:
         """A tamper for one HTTP exchange."""
 
 

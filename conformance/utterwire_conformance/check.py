@@ -1,0 +1,132 @@
+"""The registry of checks: which requirement each judges, and on what evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self, TypeAlias
+
+from .dialogue import Dialogue, dialogues
+from .exchange import Exchange, exchanges
+from .transcript import Transcript
+from .verdict import Judgement, Verdict, not_exercised, worst
+
+__all__ = ["CHECKS", "Account", "Check", "Judge", "check", "on_exchanges", "on_sessions", "settle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A transcript with its sessions and HTTP exchanges, read once for all judges."""
+
+    transcript: Transcript
+    dialogues: tuple[Dialogue, ...]
+    exchanges: tuple[Exchange, ...]
+
+    @classmethod
+    def of(cls, transcript: Transcript) -> Self:
+        """Read a transcript."""
+        http = [s for s in transcript.sessions() if transcript.is_http(s)]
+        return cls(
+            transcript,
+            tuple(dialogues([transcript])),
+            tuple(e for session in http for e in exchanges(transcript.session(session))),
+        )
+
+    @property
+    def scenario(self) -> str:
+        """The name of the scenario that was played."""
+        return self.transcript.scenario
+
+
+Judge: TypeAlias = Callable[[Sequence[Account]], Judgement]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One judgement of the suite.
+
+    `requirement` is the id it judges. `scenarios` are what must be played for it; a `general`
+    check looks at every other transcript of the run as well. `judge` is a pure function.
+    """
+
+    id: str
+    requirement: str
+    scenarios: tuple[str, ...]
+    general: bool
+    judge: Judge
+
+
+CHECKS: Final[dict[str, Check]] = {}
+
+
+def check(
+    requirement: str, *scenarios: str, general: bool = False, id: str | None = None
+) -> Callable[[Judge], Judge]:
+    """Register a judge for a requirement, under the requirement's id with `-` as `_`."""
+
+    def register(judge: Judge) -> Judge:
+        name = id or requirement.replace("-", "_")
+        if name in CHECKS:
+            raise ValueError(f"two checks are called {name}")
+        CHECKS[name] = Check(name, requirement, scenarios, general, judge)
+        return judge
+
+    return register
+
+
+def settle(found: Iterable[Judgement], evidence: Sequence[Account], otherwise: str) -> Judgement:
+    """The one judgement to report: the worst; without any, that nothing was exercised.
+
+    `otherwise` says what would have been needed. Where a scenario could not be played to its end,
+    that is the better reason.
+    """
+    judgements = list(found)
+    if judgements:
+        decided = [j for j in judgements if j.verdict is not Verdict.NOT_EXERCISED]
+        return worst(decided or judgements)
+    reasons = [a.transcript.unfinished for a in evidence if a.transcript.unfinished]
+    return not_exercised(reasons[0] if reasons else otherwise)
+
+
+def on_sessions(
+    otherwise: str,
+) -> Callable[[Callable[[Dialogue], Iterator[Judgement]]], Judge]:
+    """Make a judge from a function that yields what it finds in one session."""
+
+    def build(find: Callable[[Dialogue], Iterator[Judgement]]) -> Judge:
+        def judge(evidence: Sequence[Account]) -> Judgement:
+            found = (
+                replace(judgement, scenarios=(account.scenario,))
+                for account in evidence
+                for dialogue in account.dialogues
+                for judgement in find(dialogue)
+            )
+            return settle(found, evidence, otherwise)
+
+        judge.__doc__ = find.__doc__
+        judge.__name__ = find.__name__
+        return judge
+
+    return build
+
+
+def on_exchanges(
+    otherwise: str,
+) -> Callable[[Callable[[Exchange], Iterator[Judgement]]], Judge]:
+    """Make a judge from a function that yields what it finds in one HTTP exchange."""
+
+    def build(find: Callable[[Exchange], Iterator[Judgement]]) -> Judge:
+        def judge(evidence: Sequence[Account]) -> Judgement:
+            found = (
+                replace(judgement, scenarios=(account.scenario,))
+                for account in evidence
+                for exchange in account.exchanges
+                for judgement in find(exchange)
+            )
+            return settle(found, evidence, otherwise)
+
+        judge.__doc__ = find.__doc__
+        judge.__name__ = find.__name__
+        return judge
+
+    return build

@@ -1,0 +1,404 @@
+"""A session as a conversation: the messages sent, the chunks that came back, the utterances.
+
+A pure view of recorded frames. It decides only what belongs to what; whether that was legal is
+for the judges. It is fed line by line, so that the driver can watch a session while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from .claims import EndpointClaims
+from .classification import Reading, classify
+from .client_message import Meaning, read_client_message
+from .strict_json import JsonValue
+from .transcript import Case, Entry, Transcript
+
+__all__ = ["Chunk", "Closing", "Dialogue", "Sent", "Utterance", "dialogues"]
+
+_TERMINALS: Final = frozenset({"synthesis_complete", "cancelled"})
+_ABOUT_UTTERANCE: Final = frozenset(
+    {"synthesis_start", "synthesis_complete", "cancelled", "error", "marks"}
+)
+
+
+@dataclass(slots=True)
+class Sent:
+    """One client message, whole. `seq` counts from 1; `t` is when its last frame was sent."""
+
+    seq: int
+    data: bytes
+    kind: str
+    t: float
+    index: int
+    meaning: Meaning
+    case: Case | None = None
+    after_close: bool = False
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the endpoint owes this message a start or an error."""
+        if self.after_close:
+            return False
+        return self.meaning.type not in ("keepalive", "close") or self.meaning.verdict != "accept"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One message from the endpoint, whole. `frames` is the number of frames it came in.
+
+    `seq` is the client message it is about: as it says itself (`said_seq`), else by its id, else
+    by order. `index` is its place in the transcript of the session, `number` among the chunks.
+    """
+
+    index: int
+    number: int
+    t: float
+    kind: str
+    data: bytes
+    frames: int
+    reading: Reading
+    seq: int | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a control message with fields that can be read."""
+        return self.reading.verdict != "audio" and self.reading.fields is not None
+
+    @property
+    def is_audio(self) -> bool:
+        """Whether a receiver takes it for audio."""
+        return self.reading.verdict == "audio"
+
+    @property
+    def type(self) -> str | None:
+        """The `type` of a control message."""
+        return self.reading.type if self.is_control else None
+
+    @property
+    def fields(self) -> Mapping[str, JsonValue]:
+        """The fields of a control message, else nothing."""
+        return self.reading.fields or {}
+
+    @property
+    def said_seq(self) -> int | None:
+        """The `seq` it carries, if that is an integer."""
+        seq = self.fields.get("seq")
+        return seq if isinstance(seq, int) and not isinstance(seq, bool) else None
+
+    @property
+    def code(self) -> str | None:
+        """The `code` of an `error`."""
+        code = self.fields.get("code")
+        return code if isinstance(code, str) else None
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it is an `error` that rejects a message."""
+        return self.type == "error" and self.fields.get("rejected") is True
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it ends an utterance."""
+        return self.type in _TERMINALS or (self.type == "error" and not self.rejects)
+
+
+@dataclass(slots=True)
+class Utterance:
+    """What came back about one client message."""
+
+    sent: Sent
+    starts: list[Chunk] = field(default_factory=list)
+    audio: list[Chunk] = field(default_factory=list)
+    late_audio: list[Chunk] = field(default_factory=list)
+    terminals: list[Chunk] = field(default_factory=list)
+    rejections: list[Chunk] = field(default_factory=list)
+    others: list[Chunk] = field(default_factory=list)
+
+    @property
+    def seq(self) -> int:
+        """The ordinal of the message."""
+        return self.sent.seq
+
+    @property
+    def start(self) -> Chunk | None:
+        """The first `synthesis_start`."""
+        return self.starts[0] if self.starts else None
+
+    @property
+    def terminal(self) -> Chunk | None:
+        """The first terminal message."""
+        return self.terminals[0] if self.terminals else None
+
+    @property
+    def rejection(self) -> Chunk | None:
+        """The first `error` that rejects the message."""
+        return self.rejections[0] if self.rejections else None
+
+    @property
+    def complete(self) -> Chunk | None:
+        """The first `synthesis_complete`."""
+        return next((c for c in self.terminals if c.type == "synthesis_complete"), None)
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything at all came back about it."""
+        return bool(self.starts or self.terminals or self.rejections or self.audio)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was rejected or came to an end."""
+        return bool(self.terminals or self.rejections)
+
+    @property
+    def pcm(self) -> bytes:
+        """Its audio, joined."""
+        return b"".join(chunk.data for chunk in self.audio)
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """All that came back about it, in order."""
+        every = [*self.starts, *self.audio, *self.late_audio, *self.terminals]
+        return sorted([*every, *self.rejections, *self.others], key=lambda chunk: chunk.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A close frame: when, and its code (None if it carried none)."""
+
+    t: float
+    index: int
+    code: int | None
+
+
+class Dialogue:
+    """One session, read from the lines of a transcript."""
+
+    def __init__(self, claims: EndpointClaims, scenario: str = "", session: int = 1) -> None:
+        self.claims = claims
+        self.scenario = scenario
+        self.session = session
+        self.entries: list[Entry] = []
+        self.sent: list[Sent] = []
+        self.chunks: list[Chunk] = []
+        self.utterances: dict[int, Utterance] = {}
+        self.orphans: list[Chunk] = []
+        """Audio that came while no utterance was running."""
+        self.interleaved: list[tuple[Chunk, Utterance]] = []
+        """Starts that came while the utterance named had started and not ended."""
+        self.pings: list[tuple[float, int, bytes]] = []
+        self.pongs: list[tuple[float, int, bytes]] = []
+        self.close_out: Closing | None = None
+        self.close_in: Closing | None = None
+        self.eof: Entry | None = None
+        self.opened: Entry | None = None
+        self.asked: Entry | None = None
+        self.broken_frames: list[Entry] = []
+        self.aborted = False
+        """Whether the suite itself broke the connection off."""
+        self.abused = False
+        """Whether the suite sent what RFC 6455 forbids, so that the endpoint must hang up."""
+        self._case: Case | None = None
+        self._out: tuple[str, bytearray] | None = None
+        self._in: tuple[str, bytearray, int, int] | None = None
+        self._running: Utterance | None = None
+        self._last: Utterance | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session was opened."""
+        return self.opened is not None and self.opened.status == 101
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can come."""
+        return self.eof is not None
+
+    @property
+    def running(self) -> Utterance | None:
+        """The utterance that has started and not ended."""
+        return self._running
+
+    @property
+    def session_closed(self) -> Chunk | None:
+        """The first `session_closed`."""
+        return next((chunk for chunk in self.chunks if chunk.type == "session_closed"), None)
+
+    @property
+    def close_sent(self) -> Sent | None:
+        """The first valid `close` message."""
+        return next((s for s in self.sent if _is_close(s)), None)
+
+    @property
+    def controls(self) -> list[Chunk]:
+        """The control messages."""
+        return [chunk for chunk in self.chunks if chunk.is_control]
+
+    def utterance(self, seq: int) -> Utterance | None:
+        """What came back about message `seq`, or None if it was not sent."""
+        return self.utterances.get(seq)
+
+    def feed(self, entry: Entry) -> None:
+        """Take the next line of this session."""
+        index = len(self.entries)
+        self.entries.append(entry)
+        if entry.dir == "note":
+            self._note(entry.text or "")
+        elif entry.kind == "open":
+            if entry.dir == "out":
+                self.asked = entry
+            else:
+                self.opened = entry
+        elif entry.kind == "eof":
+            if entry.dir == "out":
+                self.aborted = self.aborted or self.eof is None
+            elif self.eof is None:
+                self.eof = entry
+        elif entry.dir == "out":
+            self._feed_out(entry, index)
+        else:
+            self._feed_in(entry, index)
+
+    def _note(self, text: str) -> None:
+        case = Case.from_note(text)
+        if case is not None:
+            self._case = case
+        elif text == "abuse":
+            self.abused = True
+
+    def _feed_out(self, entry: Entry, index: int) -> None:
+        if entry.kind in ("text", "binary"):
+            self._out = (entry.kind, bytearray(entry.data))
+        elif entry.kind == "cont" and self._out is not None:
+            self._out[1].extend(entry.data)
+        elif entry.kind == "ping":
+            self.pings.append((entry.t, index, entry.data))
+        elif entry.kind == "close" and self.close_out is None:
+            self.close_out = Closing(entry.t, index, entry.code)
+        if entry.kind in ("text", "binary", "cont") and entry.fin and self._out is not None:
+            kind, data = self._out
+            self._out = None
+            self._message(kind, bytes(data), entry.t, index)
+
+    def _message(self, kind: str, data: bytes, t: float, index: int) -> None:
+        sent = Sent(
+            len(self.sent) + 1,
+            data,
+            kind,
+            t,
+            index,
+            read_client_message(data, self.claims),
+            self._case,
+            self.close_sent is not None,
+        )
+        self._case = None
+        self.sent.append(sent)
+        self.utterances[sent.seq] = Utterance(sent)
+
+    def _feed_in(self, entry: Entry, index: int) -> None:
+        if entry.kind in ("text", "binary"):
+            self._in = (entry.kind, bytearray(entry.data), 1, index)
+        elif entry.kind == "cont" and self._in is not None:
+            kind, data, frames, first = self._in
+            data.extend(entry.data)
+            self._in = (kind, data, frames + 1, first)
+        elif entry.kind == "pong":
+            self.pongs.append((entry.t, index, entry.data))
+        elif entry.kind == "close" and self.close_in is None:
+            self.close_in = Closing(entry.t, index, entry.code)
+        elif entry.kind == "raw":
+            self.broken_frames.append(entry)
+        if entry.kind in ("text", "binary", "cont") and entry.fin and self._in is not None:
+            kind, data, frames, first = self._in
+            self._in = None
+            self._chunk(kind, bytes(data), frames, entry.t, first)
+
+    def _chunk(self, kind: str, data: bytes, frames: int, t: float, index: int) -> None:
+        reading = classify(data, "text" if kind == "text" else "binary")
+        chunk = Chunk(index, len(self.chunks), t, kind, data, frames, reading)
+        self.chunks.append(chunk)
+        if chunk.is_audio:
+            self._audio(chunk)
+        elif chunk.type in _ABOUT_UTTERANCE:
+            utterance = self._attribute(chunk)
+            if utterance is not None:
+                chunk.seq = utterance.seq
+                self._about(chunk, utterance)
+        else:
+            chunk.seq = chunk.said_seq
+
+    def _audio(self, chunk: Chunk) -> None:
+        if self._running is not None:
+            chunk.seq = self._running.seq
+            self._running.audio.append(chunk)
+            return
+        self.orphans.append(chunk)
+        if self._last is not None and not self._waits():
+            chunk.seq = self._last.seq
+            self._last.late_audio.append(chunk)
+
+    def _waits(self) -> bool:
+        """Whether a message still has to be answered, so that stray audio may be its own."""
+        return any(self._owed(utterance) for utterance in self.utterances.values())
+
+    @staticmethod
+    def _owed(utterance: Utterance) -> bool:
+        return utterance.sent.awaits_answer and not utterance.answered
+
+    def _attribute(self, chunk: Chunk) -> Utterance | None:
+        said = chunk.said_seq
+        if said is not None and said in self.utterances:
+            return self.utterances[said]
+        named = chunk.fields.get("request_id")
+        if isinstance(named, str):
+            same = [u for u in self.utterances.values() if u.sent.meaning.request_id == named]
+            unended = [u for u in same if not u.ended]
+            if same:
+                return (unended or same)[0]
+        if chunk.type in ("synthesis_complete", "marks") or chunk.is_terminal:
+            if self._running is not None:
+                return self._running
+            if chunk.type != "error":
+                return self._last
+        return next((u for u in self.utterances.values() if self._owed(u)), self._last)
+
+    def _about(self, chunk: Chunk, utterance: Utterance) -> None:
+        if chunk.type == "synthesis_start":
+            if self._running is not None and self._running is not utterance:
+                self.interleaved.append((chunk, self._running))
+            utterance.starts.append(chunk)
+            if not utterance.terminals:
+                self._running = utterance
+        elif chunk.rejects:
+            utterance.rejections.append(chunk)
+        elif chunk.is_terminal:
+            utterance.terminals.append(chunk)
+            self._last = utterance
+            if self._running is utterance:
+                self._running = None
+        else:
+            utterance.others.append(chunk)
+
+    @classmethod
+    def read(cls, transcript: Transcript, session: int) -> Dialogue:
+        """The conversation of one session of a transcript."""
+        dialogue = cls(transcript.claims, transcript.scenario, session)
+        for entry in transcript.session(session):
+            dialogue.feed(entry)
+        return dialogue
+
+
+def _is_close(sent: Sent) -> bool:
+    return sent.meaning.type == "close" and sent.meaning.verdict == "accept"
+
+
+def dialogues(transcripts: Iterable[Transcript]) -> list[Dialogue]:
+    """Every session of every transcript that was opened."""
+    return [
+        Dialogue.read(transcript, session)
+        for transcript in transcripts
+        for session in transcript.sessions()
+        if not transcript.is_http(session)
+    ]

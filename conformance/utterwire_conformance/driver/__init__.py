@@ -1,0 +1,19 @@
+"""The recording driver: it puts anything on the wire and writes down all that comes back."""
+
+from __future__ import annotations
+
+from .connection import Address, ConnectFailed, tls_context
+from .http import HttpConnection, fetch_status
+from .recorder import Recorder
+from .websocket import HandshakeRefused, WebSocketSession
+
+__all__ = [
+    "Address",
+    "ConnectFailed",
+    "HandshakeRefused",
+    "HttpConnection",
+    "Recorder",
+    "WebSocketSession",
+    "fetch_status",
+    "tls_context",
+]

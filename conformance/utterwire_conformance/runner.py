@@ -1,0 +1,149 @@
+"""A run: play the scenarios that the chosen checks need, then judge what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from . import judges, scenarios
+from .check import CHECKS, Account, Check
+from .driver import ConnectFailed
+from .requirements import requirement
+from .stage import SCENARIOS, Meter, Pace, Scenario, play
+from .target import LaunchFailed, Target
+from .transcript import Transcript
+from .verdict import Judgement, Verdict, not_exercised
+
+__all__ = ["Options", "Results", "run_checks"]
+
+_PROBE: Final = "probe"
+_LAUNCH_NEEDED: Final = (
+    "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
+    " file)"
+)
+
+# Importing the packages registers what they hold.
+_REGISTERED: Final = (judges, scenarios)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it."""
+
+    players: int = 6
+    pace: Pace | None = None
+
+
+@dataclass(slots=True)
+class Results:
+    """What came of a run: judgements by check, and every transcript by scenario."""
+
+    judgements: dict[str, Judgement] = field(default_factory=dict)
+    transcripts: dict[str, Transcript] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    unreachable: str | None = None
+
+
+async def run_checks(
+    target: Target, checks: Iterable[str] | None = None, options: Options | None = None
+) -> Results:
+    """Play and judge; `checks` are ids of `CHECKS`, all of them where None.
+
+    Starts the endpoint where it is one to be launched, and stops it in the end.
+
+    Raises:
+        KeyError: there is no such check.
+    """
+    options = options or Options()
+    chosen = [CHECKS[name] for name in (CHECKS if checks is None else checks)]
+    results = Results()
+    needed = _needed(chosen)
+    try:
+        async with target:
+            await _play_all(target, needed, options, results)
+    except (LaunchFailed, ConnectFailed) as error:
+        results.unreachable = str(error)
+    accounts = {name: Account.of(t) for name, t in results.transcripts.items()}
+    for chosen_check in chosen:
+        results.judgements[chosen_check.id] = _judge(chosen_check, accounts, results, target)
+    return results
+
+
+def _needed(checks: Iterable[Check]) -> list[Scenario]:
+    names = {name for check in checks for name in check.scenarios}
+    found = [SCENARIOS[name] for name in names]
+    return sorted(
+        found, key=lambda scenario: (not scenario.launches, not scenario.long, scenario.name)
+    )
+
+
+async def _play_all(
+    target: Target, needed: list[Scenario], options: Options, results: Results
+) -> None:
+    endpoint = target.endpoint
+    meter = Meter(endpoint.budget)
+    main = target.main
+    assert main is not None
+    pace = options.pace
+    if pace is None:
+        waits = endpoint.timeouts
+        patience = Pace(waits.connect_s, waits.first_byte_s or 30.0, waits.stall_s or 30.0)
+        probe = await play(SCENARIOS[_PROBE], target, main, patience, meter)
+        results.transcripts[_PROBE] = probe
+        if probe.broken is not None:
+            results.unreachable = probe.broken
+            log = main.log_tail()
+            if log:
+                results.unreachable += f"; the endpoint's last words: {log.splitlines()[-1]}"
+            return
+        rtt, first_byte = scenarios.probed(probe)
+        pace = patience.measured(rtt, first_byte, players=options.players)
+    results.pace = pace
+    places = asyncio.Semaphore(options.players)
+    waiting = asyncio.Semaphore(8)
+
+    async def one(scenario: Scenario) -> None:
+        # Scenarios that mostly wait have places of their own.
+        async with waiting if scenario.long or scenario.launches else places:
+            transcript = await play(scenario, target, main, pace, meter)
+        results.transcripts[scenario.name] = transcript
+
+    async with asyncio.TaskGroup() as group:
+        for scenario in needed:
+            if scenario.name not in results.transcripts and (
+                not scenario.launches or target.can_launch
+            ):
+                group.create_task(one(scenario))
+
+
+def _judge(
+    check: Check, accounts: Mapping[str, Account], results: Results, target: Target
+) -> Judgement:
+    """The judgement on one check, honest about what is missing."""
+    if results.unreachable is not None:
+        return Judgement(Verdict.HARNESS_ERROR, results.unreachable)
+    own = [accounts[name] for name in check.scenarios if name in accounts]
+    evidence = own + (
+        [a for name, a in accounts.items() if name not in check.scenarios] if check.general else []
+    )
+    try:
+        judgement = check.judge(evidence)
+    except Exception as error:
+        return Judgement(
+            Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
+        )
+    if not judgement.verdict.judged:
+        broken = [a.transcript.broken for a in own if a.transcript.broken]
+        if broken:
+            return Judgement(
+                Verdict.HARNESS_ERROR,
+                broken[0],
+                scenarios=tuple(a.scenario for a in own if a.transcript.broken),
+            )
+        if not own and check.scenarios and not target.can_launch:
+            return not_exercised(_LAUNCH_NEEDED)
+    if requirement(check.requirement).level.startswith("SHOULD"):
+        judgement = judgement.weakened()
+    return replace(judgement)

@@ -1,0 +1,34 @@
+"""The first scenario of every run: is anybody there, and how fast."""
+
+from __future__ import annotations
+
+from utterwire_conformance.dialogue import Dialogue
+from utterwire_conformance.stage import Stage, scenario
+from utterwire_conformance.transcript import Transcript
+
+__all__ = ["probe", "probed"]
+
+
+@scenario()
+async def probe(stage: Stage) -> None:
+    """One ping and one short utterance."""
+    async with await stage.session() as session:
+        await session.ping(b"probe")
+        await session.until(lambda: bool(session.dialogue.pongs), within=2.0)
+        await stage.speak(session, stage.texts.shortest)
+
+
+def probed(transcript: Transcript) -> tuple[float, float | None]:
+    """Round trip and time to the first chunk, in seconds; None where no chunk came."""
+    if not transcript.sessions():
+        return 0.0, None
+    dialogue = Dialogue.read(transcript, 1)
+    asked, opened = dialogue.asked, dialogue.opened
+    rtt = opened.t - asked.t if asked is not None and opened is not None else 0.0
+    if dialogue.pings and dialogue.pongs:
+        rtt = min(rtt, dialogue.pongs[0][0] - dialogue.pings[0][0])
+    utterance = dialogue.utterance(1)
+    if utterance is None or not utterance.answered:
+        return rtt, None
+    first = utterance.audio[0] if utterance.audio else utterance.chunks[0]
+    return rtt, first.t - utterance.sent.t

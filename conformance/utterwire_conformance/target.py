@@ -1,0 +1,222 @@
+"""How the suite reaches an endpoint: the one running, or instances that it launches.
+
+Every connection of a run goes to the addresses given here, so that whoever stands between (the
+fault proxy) need only give other addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Final, Self
+from urllib.parse import urlsplit
+
+from .driver import Address, fetch_status, tls_context
+from .endpoints import SESSION_PATH, Endpoint
+
+__all__ = ["Instance", "LaunchFailed", "Target"]
+
+_POLL_S: Final = 0.05
+_LOG_TAIL: Final = 2000
+
+
+class LaunchFailed(OSError):
+    """The endpoint could not be started: nothing can be judged."""
+
+
+@dataclass(slots=True)
+class Instance:
+    """One running endpoint; `ws_url` is the whole address of a session, `http_url` a base.
+
+    `process` is None where somebody else runs it, so that it cannot be told to stop.
+    """
+
+    ws_url: str
+    http_url: str
+    process: asyncio.subprocess.Process | None = None
+    log: IO[bytes] | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status of a launched process that has ended."""
+        return self.process.returncode if self.process is not None else None
+
+    def terminate(self) -> None:
+        """Tell a launched process to shut down (SIGTERM)."""
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
+
+    async def wait(self, within: float) -> int | None:
+        """Wait for the process to end; its exit status, or None if it still runs."""
+        if self.process is None:
+            return None
+        try:
+            async with asyncio.timeout(within):
+                return await self.process.wait()
+        except TimeoutError:
+            return None
+
+    def log_tail(self) -> str:
+        """The end of what the process wrote, for the person who must find out why."""
+        if self.log is None:
+            return ""
+        self.log.seek(0)
+        return self.log.read()[-_LOG_TAIL:].decode("utf-8", "replace").strip()
+
+    async def stop(self) -> None:
+        """End a launched process and all that it started, by force if need be."""
+        process = self.process
+        if process is not None:
+            if process.returncode is None:
+                self.terminate()
+                if await self.wait(5.0) is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+            # What the process itself started, if it left anything behind.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        if self.log is not None:
+            self.log.close()
+            self.log = None
+
+
+class Target:
+    """An endpoint under test, as an asynchronous context manager that starts and stops it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.main: Instance | None = None
+        self._instances: list[Instance] = []
+        self._context: ssl.SSLContext | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """TLS settings, where an address asks for TLS.
+
+        Raises:
+            ConnectFailed: the `ca_file` cannot be used.
+        """
+        urls = (self.endpoint.url or "", self.endpoint.http_url or "")
+        if self._context is None and any(urlsplit(u).scheme in ("wss", "https") for u in urls):
+            self._context = tls_context(self.endpoint.ca_file)
+        return self._context
+
+    @property
+    def can_launch(self) -> bool:
+        """Whether the suite can start instances of its own, and so stop them."""
+        return bool(self.endpoint.launch)
+
+    async def __aenter__(self) -> Self:
+        self.main = await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop every instance that was launched."""
+        instances, self._instances = self._instances, []
+        await asyncio.gather(*(instance.stop() for instance in instances))
+
+    async def start(self) -> Instance:
+        """The instance that most scenarios talk to.
+
+        Raises:
+            LaunchFailed: it is launched, and does not get ready.
+            ConnectFailed: the `ca_file` cannot be used.
+        """
+        if self.can_launch:
+            return await self.launch()
+        _ = self.context
+        return Instance(self.endpoint.url or "", self.endpoint.http_url or "")
+
+    async def launch(self) -> Instance:
+        """Start one more instance, on a free port, and wait until it is ready.
+
+        Raises:
+            LaunchFailed: it cannot be started, ends, or does not get ready in time.
+        """
+        attempts = 3
+        while True:
+            attempts -= 1
+            try:
+                return await self._launch_on(_free_port())
+            except LaunchFailed as error:
+                # Somebody else may have taken the port between its choice and its use.
+                if not attempts or "in use" not in str(error).lower():
+                    raise
+
+    async def _launch_on(self, port: int) -> Instance:
+        endpoint = self.endpoint
+        command = [arg.replace("{port}", str(port)) for arg in endpoint.launch]
+        ready = (endpoint.ready_url or "").replace("{port}", str(port))
+        base = urlsplit(ready)
+        scheme = {"http": "ws", "https": "wss"}[base.scheme]
+        # Held open as long as the process runs; `Instance.stop` closes it.
+        log = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.close()
+            why = error.strerror or str(error)
+            raise LaunchFailed(f"cannot start {command[0]}: {why}") from error
+        instance = Instance(
+            f"{scheme}://{base.netloc}{SESSION_PATH}",
+            endpoint.http_url or f"{base.scheme}://{base.netloc}",
+            process,
+            log,
+        )
+        self._instances.append(instance)
+        try:
+            await self._await_ready(instance, ready)
+        except LaunchFailed:
+            self._instances.remove(instance)
+            await instance.stop()
+            raise
+        return instance
+
+    async def _await_ready(self, instance: Instance, url: str) -> None:
+        limit = self.endpoint.timeouts.ready_s
+        deadline = time.monotonic() + limit
+        while instance.returncode is None:
+            if await fetch_status(url, headers=self.endpoint.headers, context=self.context) == 200:
+                return
+            if time.monotonic() > deadline:
+                raise LaunchFailed(
+                    f"{Address.of(url).authority} did not answer {urlsplit(url).path} with 200"
+                    f" within {limit:g} s; its last words: {instance.log_tail() or '(none)'}"
+                )
+            await asyncio.sleep(_POLL_S)
+        last = instance.log_tail().splitlines()[-3:]
+        raise LaunchFailed(
+            f"it ended with status {instance.returncode} before it was ready;"
+            f" its last words: {' / '.join(last) or '(none)'}"
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port

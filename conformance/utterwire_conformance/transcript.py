@@ -1,0 +1,273 @@
+"""What crossed the wire, as data: recorded once, judged as often as one likes.
+
+On disk a transcript is a file of JSON lines of the schema `transcript`: a header, then one line
+for each frame, part of an HTTP exchange, or note.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from .claims import EndpointClaims
+
+__all__ = ["Case", "Direction", "Entry", "Kind", "Transcript", "suite_name"]
+
+Direction: TypeAlias = Literal["out", "in", "note"]
+Kind: TypeAlias = Literal[
+    "text",
+    "binary",
+    "cont",
+    "ping",
+    "pong",
+    "close",
+    "raw",
+    "open",
+    "eof",
+    "http-request",
+    "http-response",
+    "http-body",
+    "note",
+]
+
+_CASE: Final = "case "
+_FRAMES: Final = frozenset({"text", "binary", "cont", "ping", "pong", "close"})
+_BULKY: Final = 512
+
+
+def suite_name() -> str:
+    """Name and version of this suite, as it stands in transcripts and reports."""
+    try:
+        return f"utterwire-conformance {version('utterwire')}"
+    except PackageNotFoundError:
+        return "utterwire-conformance (not installed)"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Why a message is sent: the check it serves and what would be legal.
+
+    `expect` is `accept`, `reject` (with one of `codes`) or `either`. `name` tells cases of one
+    check apart. The case stands in the transcript as a note before the message, so that a replay
+    judges the same.
+    """
+
+    name: str
+    check: str
+    expect: Literal["accept", "reject", "either"]
+    codes: tuple[str, ...] = ()
+
+    def to_note(self) -> str:
+        """The case as the text of a note."""
+        body = {"name": self.name, "check": self.check, "expect": self.expect}
+        return _CASE + json.dumps(body | {"codes": list(self.codes)})
+
+    @classmethod
+    def from_note(cls, text: str) -> Case | None:
+        """The case that a note tells of, or None if it is another kind of note."""
+        if not text.startswith(_CASE):
+            return None
+        try:
+            body = json.loads(text.removeprefix(_CASE))
+            return cls(body["name"], body["check"], body["expect"], tuple(body["codes"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a transcript; `t` in seconds since its start, `data` the octets of a payload.
+
+    `session` counts the connections of the transcript from 1; 0 is for notes about none.
+    """
+
+    t: float
+    dir: Direction
+    kind: Kind
+    session: int
+    fin: bool = True
+    data: bytes = b""
+    code: int | None = None
+    reason: str | None = None
+    method: str | None = None
+    target: str | None = None
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    text: str | None = None
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether this is a well-formed WebSocket frame."""
+        return self.kind in _FRAMES
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as the schema has it."""
+        line: dict[str, Any] = {
+            "t": round(self.t, 6),
+            "dir": self.dir,
+            "kind": self.kind,
+            "session": self.session,
+        }
+        if self.kind in ("text", "binary", "cont", "http-body") or not self.fin:
+            line["fin"] = self.fin
+        if self.data:
+            line["data"] = _data_to_json(self.data, self.kind)
+        for name in ("code", "reason", "method", "target", "status", "text"):
+            value = getattr(self, name)
+            if value is not None:
+                line[name] = value
+        if self.headers:
+            merged: dict[str, str] = {}
+            for name, value in self.headers:
+                merged[name] = f"{merged[name]}, {value}" if name in merged else value
+            line["headers"] = merged
+        return line
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Entry:
+        """Read a line that satisfies the schema."""
+        return cls(
+            t=line["t"],
+            dir=line["dir"],
+            kind=line["kind"],
+            session=line["session"],
+            fin=line.get("fin", True),
+            data=_data_from_json(line.get("data", {"text": ""})),
+            code=line.get("code"),
+            reason=line.get("reason"),
+            method=line.get("method"),
+            target=line.get("target"),
+            status=line.get("status"),
+            headers=tuple(line.get("headers", {}).items()),
+            text=line.get("text"),
+        )
+
+
+def _data_to_json(data: bytes, kind: str) -> dict[str, str]:
+    if kind != "binary" or data[:1] == b"{":
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        else:
+            return {"text": text}
+    if len(data) > _BULKY:
+        return {"b64": base64.b64encode(data).decode()}
+    return {"hex": data.hex()}
+
+
+def _data_from_json(data: dict[str, str]) -> bytes:
+    if "hex" in data:
+        return bytes.fromhex(data["hex"])
+    if "b64" in data:
+        return base64.b64decode(data["b64"])
+    return data["text"].encode()
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Everything one scenario put on the wire and got back, in the order it was seen.
+
+    `unfinished` says why the scenario could not be played to its end, or is None. `broken` says
+    what went wrong in the suite or between it and the endpoint, so that nothing can be judged.
+    """
+
+    scenario: str
+    endpoint: str = "endpoint"
+    claims: EndpointClaims = field(default_factory=EndpointClaims)
+    started: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+    unfinished: str | None = None
+    broken: str | None = None
+
+    def add(self, entry: Entry) -> None:
+        """Record one more line."""
+        self.entries.append(entry)
+
+    def sessions(self) -> tuple[int, ...]:
+        """The ordinals of the connections recorded."""
+        return tuple(sorted({entry.session for entry in self.entries if entry.session}))
+
+    def session(self, ordinal: int) -> list[Entry]:
+        """The lines of one connection."""
+        return [entry for entry in self.entries if entry.session == ordinal]
+
+    def is_http(self, ordinal: int) -> bool:
+        """Whether a connection carried HTTP exchanges, not a session."""
+        return any(e.session == ordinal and e.kind == "http-request" for e in self.entries)
+
+    def header(self) -> dict[str, Any]:
+        """The first line."""
+        head: dict[str, Any] = {
+            "utterwire_transcript": 1,
+            "suite": suite_name(),
+            "endpoint": self.endpoint,
+            "scenario": self.scenario,
+        }
+        if self.started is not None:
+            head["started"] = self.started
+        return head | {"claims": self.claims.to_table()}
+
+    def to_lines(self) -> Iterator[str]:
+        """The transcript as JSON lines, without line ends."""
+        yield json.dumps(self.header())
+        for entry in self.entries:
+            yield json.dumps(entry.to_json())
+        for label, text in (("unfinished", self.unfinished), ("broken", self.broken)):
+            if text is not None:
+                t = self.entries[-1].t if self.entries else 0.0
+                yield json.dumps(Entry(t, "note", "note", 0, text=f"{label}: {text}").to_json())
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[str]) -> Transcript:
+        """Read what `to_lines` wrote.
+
+        Raises:
+            ValueError: there is no header, or a line is not JSON of the schema's shape.
+        """
+        remaining = iter(lines)
+        number = 1
+        try:
+            header = json.loads(next(remaining, ""))
+            if header.get("utterwire_transcript") != 1:
+                raise ValueError("the first line is not the header of a transcript of version 1")
+            transcript = cls(
+                header.get("scenario", ""),
+                header["endpoint"],
+                EndpointClaims.from_table(header.get("claims", {})),
+                header.get("started"),
+            )
+            for line in remaining:
+                number += 1
+                entry = Entry.from_json(json.loads(line))
+                text = entry.text or ""
+                if entry.kind == "note" and text.startswith("unfinished: "):
+                    transcript.unfinished = text.removeprefix("unfinished: ")
+                elif entry.kind == "note" and text.startswith("broken: "):
+                    transcript.broken = text.removeprefix("broken: ")
+                else:
+                    transcript.add(entry)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"line {number}: not a transcript: {error}") from error
+        return transcript
+
+    def save(self, path: Path) -> None:
+        """Write the transcript to a file."""
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in self.to_lines())
+
+    @classmethod
+    def load(cls, path: Path) -> Transcript:
+        """Read a transcript from a file.
+
+        Raises:
+            ValueError: it is not one; the text names the line.
+            OSError: the file cannot be read.
+        """
+        with path.open(encoding="utf-8") as file:
+            return cls.from_lines(file)
