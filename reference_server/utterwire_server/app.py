@@ -1,0 +1,110 @@
+"""The Starlette application: routes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from utterwire_server.http import Invocation, error_response
+from utterwire_server.service import Overloaded, Service, Unready
+from utterwire_server.session import Session
+
+__all__ = ["INVOCATIONS", "PING", "SESSION", "create_app"]
+
+SESSION = "/invocations-bidirectional-stream"
+INVOCATIONS = "/invocations"
+PING = "/ping"
+
+
+def create_app(service: Service) -> Starlette:
+    """The ASGI application that serves ``service``.
+
+    It loads the engine when the server starts it and stops the engine when the server stops it.
+    Shutting down in order is for who runs it: see `Service.drain`.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.load()
+        try:
+            yield
+        finally:
+            await service.unload()
+
+    async def session(websocket: WebSocket) -> None:
+        try:
+            service.check()
+        except Unready:
+            refusal = error_response("going_away", "the endpoint takes no sessions now")
+        except Overloaded:
+            refusal = error_response("overloaded", "the endpoint has no capacity left")
+        else:
+            await Session(websocket, service).run()
+            return
+        await websocket.send_denial_response(refusal)
+
+    async def ping(_: Request) -> Response:
+        status = "ready" if service.ready else "draining" if service.draining else "loading"
+        return JSONResponse({"status": status}, 200 if service.ready else 503)
+
+    async def upgrade_required(_: Request) -> Response:
+        return JSONResponse(
+            {"error": "this path speaks WebSocket (RFC 6455)"},
+            426,
+            {"Upgrade": "websocket", "Connection": "Upgrade"},
+        )
+
+    async def no_such_session(websocket: WebSocket) -> None:
+        await websocket.send_denial_response(JSONResponse(_NOT_FOUND, 404))
+
+    routes = [
+        Route(PING, ping, methods=["GET", "POST"]),
+        Route(SESSION, upgrade_required),
+        WebSocketRoute(SESSION, session),
+        WebSocketRoute("/{path:path}", no_such_session),
+    ]
+    if "http" in service.settings.profiles:
+        routes.insert(0, Route(INVOCATIONS, _Invocations(service), methods=["POST"]))
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _told_as_json, Exception: _told_as_internal},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+_NOT_FOUND = {"error": f"no such path; there are {SESSION}, {INVOCATIONS} and {PING}"}
+
+
+class _Invocations:
+    """`POST /invocations` as a bare ASGI application: its answer may break off."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Invocation(self._service, scope, receive, send).run()
+
+
+async def _told_as_json(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405 and request.url.path == INVOCATIONS:
+        answer = error_response("invalid_request", "only POST is served here")
+        answer.status_code = 405
+        answer.headers.update(error.headers or {})
+        return answer
+    body = _NOT_FOUND if error.status_code == 404 else {"error": error.detail}
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _told_as_internal(_: Request, __: Exception) -> Response:
+    return error_response("internal", "the endpoint failed")

@@ -1,0 +1,167 @@
+"""``utterwire-server``: flags, environment, and one line for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from utterwire_server.settings import Settings
+
+__all__ = ["main"]
+
+_PROGRAM = "utterwire-server"
+_PREFIX = "UTTERWIRE_"
+_NEEDED = ("httptools", "numpy", "starlette", "uvicorn", "websockets")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text, 10)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _port(text: str) -> int:
+    value = _whole(text)
+    if not 0 <= value <= 65_535:
+        raise argparse.ArgumentTypeError(f"{value} is not a port; ports are 0 to 65535")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+# Flag, type, default, help. A Settings field of the same name takes the value where there is one.
+_Flag = tuple[str, Callable[[str], Any], Any, str]
+
+
+def _flags() -> tuple[_Flag, ...]:
+    from utterwire_server.engines import ENGINE_NAMES
+    from utterwire_server.settings import PROFILES, Settings
+
+    s = Settings()
+    engines = ", ".join(ENGINE_NAMES)
+    profiles = ",".join(sorted(PROFILES))
+    return (
+        ("host", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every one"),
+        ("port", _port, 8080, "port to listen on; 0 takes a free one and logs it"),
+        ("engine", str, "tone", f"{engines}, or package.module:factory of your own"),
+        ("rtf", _number, 0.0, "seconds of computing for a second of audio (built-in engines)"),
+        ("fail-after", _whole, 0, "blocks that `faulty` and `hanging` make before they give up"),
+        ("profiles", _names, s.profiles, f"profiles to claim, of {profiles}"),
+        ("max-text-chars", _whole, s.max_text_chars, "longest text, in code points"),
+        ("max-message-bytes", _whole, s.max_message_bytes, "largest message or request body"),
+        ("max-request-id-chars", _whole, s.max_request_id_chars, "longest request_id"),
+        ("max-waiting", _whole, s.max_waiting, "utterances that may wait in one session"),
+        ("max-sessions", _whole, s.max_sessions, "sessions and requests at once"),
+        ("idle-timeout", _number, s.idle_timeout_s, "seconds until an idle session is ended"),
+        ("stall-timeout", _number, s.stall_timeout_s, "seconds a client may read nothing"),
+        ("shutdown-timeout", _number, s.shutdown_timeout_s, "seconds to finish after SIGTERM"),
+        ("block-timeout", _number, s.block_timeout_s, "seconds one block of audio may take"),
+        ("body-timeout", _number, s.body_timeout_s, "seconds a request body may take"),
+        ("send-buffer-bytes", _whole, s.send_buffer_bytes, "kernel send buffer of a connection"),
+    )
+
+
+def _parse(
+    arguments: Sequence[str], environment: Mapping[str, str], flags: Sequence[_Flag]
+) -> argparse.Namespace:
+    parser = _Parser(
+        prog=_PROGRAM,
+        description="Serve text-to-speech over Utterwire.",
+        epilog=f"Each flag may also be set in the environment: --idle-timeout is "
+        f"{_PREFIX}IDLE_TIMEOUT. A flag wins.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", nargs="?", choices=("serve",), default="serve", help="serve")
+    for name, kind, default, text in flags:
+        shown = ",".join(sorted(default)) if isinstance(default, frozenset) else default
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar=name.rpartition("-")[2].upper(),
+            help=f"{text} (default {shown})".replace("%", "%%"),
+        )
+    from_environment = []
+    for name, kind, _, _ in flags:
+        variable = _PREFIX + name.upper().replace("-", "_")
+        if variable in environment:
+            try:
+                kind(environment[variable])
+            except argparse.ArgumentTypeError as error:
+                parser.error(f"environment {variable}: {error}")
+            from_environment.append(f"--{name}={environment[variable]}")
+    return parser.parse_args([*from_environment, *arguments])
+
+
+def _settings(values: argparse.Namespace) -> Settings:
+    from utterwire_server.settings import Settings
+
+    fields = {}
+    for name, value in vars(values).items():
+        field = name if name in Settings.__dataclass_fields__ else f"{name}_s"
+        if field in Settings.__dataclass_fields__:
+            fields[field] = value
+    return Settings(**fields)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server until a signal ends it.
+
+    Returns the exit status: 0 after an orderly end, 1 if the server cannot run, 2 for a mistake
+    in flags or environment, 128 plus the signal's number if a second signal cut the end short.
+    """
+    try:
+        flags = _flags()
+        from utterwire_server import runner, service
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        print(
+            f"{_PROGRAM}: {error.name} is not installed; pip install 'utterwire[server]'",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        values = _parse(sys.argv[1:] if arguments is None else arguments, os.environ, flags)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2
+
+    from utterwire_server.engines import load_engine
+
+    def complain(problem: object, status: int) -> int:
+        print(f"{_PROGRAM}: {problem}", file=sys.stderr)
+        return status
+
+    if ":" in values.engine:
+        sys.path.append(os.getcwd())
+    try:
+        settings = _settings(values)
+        engine = load_engine(values.engine, real_time_factor=values.rtf, blocks=values.fail_after)
+        service.check_engine(engine)
+    except ValueError as error:
+        return complain(error, 2)
+    try:
+        sock = runner.listen(values.host, values.port, send_buffer_bytes=settings.send_buffer_bytes)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
+    return runner.serve(settings, engine, sock)

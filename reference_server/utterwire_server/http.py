@@ -1,0 +1,307 @@
+"""`POST /invocations`: one utterance by HTTP (`http.md`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+from utterwire_protocol import Rejection, Synthesize, parse_request
+from utterwire_schemas import ERROR_CODES
+
+from utterwire_server.engines.engine import SpeechRequest
+from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.pcm import BYTES_PER_SAMPLE, encode_pcm_s16le
+from utterwire_server.service import Overloaded, Service, Unready
+from utterwire_server.wire import wire_of
+
+__all__ = ["Invocation", "ResponseAborted", "error_response"]
+
+#: Of a body beyond the limit, so much is read and thrown away, so that the client gets to see the
+#: answer: closing a socket with unread data resets it.
+DISCARD_BYTES: Final = 16_777_216
+DISCARD_S: Final = 2.0
+RETRY_AFTER_S: Final = 1
+ABORT_S: Final = 5.0
+
+
+class _TooLarge(Exception):
+    """The body is beyond the limit."""
+
+
+class _Stalled(Exception):
+    """The client has stopped reading."""
+
+
+class ResponseAborted(Exception):
+    """Breaks off a response whose first bytes are out; an ASGI server then drops the connection."""
+
+
+def error_response(
+    code: str,
+    message: str,
+    *,
+    rejected: bool = True,
+    request_id: str | None = None,
+    close: bool = False,
+) -> JSONResponse:
+    """The answer to a request that is not served: an `error` message (`http.md#errors`)."""
+    row = ERROR_CODES[code]
+    body: dict[str, object] = {
+        "type": "error",
+        "code": code,
+        "message": message,
+        "retryable": row.retryable,
+    }
+    if rejected:
+        body["rejected"] = True
+    if request_id is not None:
+        body["request_id"] = request_id
+    headers = {"Connection": "close"} if close else {}
+    if row.http_status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return JSONResponse(body, row.http_status, headers)
+
+
+class Invocation:
+    """One request, from its head to the last byte of its answer."""
+
+    def __init__(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service = service
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._wire = wire_of(scope)
+        self._loop = asyncio.get_running_loop()
+        # A timeout without a time: rescheduling it to now stops the request at any await.
+        self._guard = asyncio.timeout(None)
+        self._interruption = ""
+        self._started = False
+
+    async def run(self) -> None:
+        """Answer the request.
+
+        :raises ResponseAborted: if the answer broke off under a server that is not ours.
+        """
+        try:
+            self._service.check()
+        except Unready:
+            await self._refuse("going_away", "the endpoint takes no requests now", close=True)
+            return
+        except Overloaded:
+            await self._refuse("overloaded", "the endpoint has no capacity left")
+            return
+        with self._service.hosting(self):
+            try:
+                async with self._guard:
+                    await self._serve()
+            except TimeoutError:
+                if not self._guard.expired():
+                    raise
+            except _Stalled:
+                self._interruption = "stalled"
+            if self._interruption == "going_away" and not self._started:
+                await self._refuse("going_away", "the endpoint is shutting down", rejected=False)
+            elif self._interruption:
+                log_event("request_cut_off", reason=self._interruption)
+                await self._abort()
+
+    def shut_down(self) -> None:
+        """Let the request finish."""
+
+    def cut_off(self) -> None:
+        """Break the answer off."""
+        self._interrupt("going_away")
+
+    def _interrupt(self, reason: str) -> None:
+        if not self._interruption:
+            self._interruption = reason
+            self._guard.reschedule(self._loop.time())
+
+    async def _serve(self) -> None:
+        try:
+            async with asyncio.timeout(self._service.settings.body_timeout_s):
+                body = await self._body()
+        except ClientDisconnect:
+            return
+        except _TooLarge as error:
+            await self._refuse("text_too_long", str(error), close=True)
+            return
+        except TimeoutError:
+            await self._refuse("invalid_request", "the body did not come in time", close=True)
+            return
+        request = parse_request(body, self._service.options())
+        if isinstance(request, Rejection):
+            log_event("request_rejected", code=request.code)
+            await self._refuse(request.code, request.message, request_id=request.request_id)
+            return
+        listener = asyncio.create_task(self._listen(), name="http-disconnect")
+        try:
+            await self._speak(request)
+        finally:
+            listener.cancel()
+            await asyncio.wait({listener})
+
+    async def _body(self) -> bytes:
+        """The whole body.
+
+        :raises _TooLarge: if it is beyond the limit; what came of it was thrown away.
+        :raises ClientDisconnect: if the client left before its end.
+        """
+        limit = self._service.settings.max_message_bytes
+        too_large = _TooLarge(f"the body is larger than {limit} bytes")
+        if self._expects_continue() and self._declared_length() > limit:
+            raise too_large
+        body = bytearray()
+        async for part in self._parts():
+            body += part
+            if len(body) > limit:
+                break
+        else:
+            return bytes(body)
+        discarded = len(body)
+        body.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                async for part in self._parts():
+                    discarded += len(part)
+                    if discarded > DISCARD_BYTES:
+                        break
+        raise too_large
+
+    async def _parts(self) -> AsyncGenerator[bytes]:
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            yield message.get("body", b"")
+            more = message.get("more_body", False)
+
+    def _header(self, name: bytes) -> bytes:
+        return next((value for key, value in self._scope["headers"] if key == name), b"")
+
+    def _expects_continue(self) -> bool:
+        return self._header(b"expect").lower() == b"100-continue"
+
+    def _declared_length(self) -> int:
+        digits = self._header(b"content-length")
+        return int(digits) if digits.isdigit() and len(digits) < 19 else 0
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._interrupt("disconnected")
+
+    async def _speak(self, request: Synthesize) -> None:
+        speech = SpeechRequest(request.text, request.voice, request.speed, request.sample_rate)
+        began = self._loop.time()
+        samples = 0
+        outcome = "stopped"
+        try:
+            async with aclosing(self._service.scheduler.blocks(speech)) as blocks:
+                if request.stream:
+                    first = await anext(blocks, None)
+                    await self._start(request, {})
+                    block = first
+                    while block is not None:
+                        samples += block.samples.size
+                        if block.samples.size:
+                            await self._put(encode_pcm_s16le(block.samples))
+                        block = await anext(blocks, None)
+                else:
+                    parts = [encode_pcm_s16le(block.samples) async for block in blocks]
+                    audio = b"".join(parts)
+                    samples = len(audio) // BYTES_PER_SAMPLE
+                    await self._start(request, _totals(request, audio))
+                    await self._put(audio)
+            await self._put(b"", more=False)
+            outcome = "completed"
+        except Exception as error:
+            if isinstance(error, _Stalled):
+                raise
+            outcome = "failed"
+            log_event("synthesis_failed", **whereabouts(error))
+            if self._started:
+                await self._abort()
+            else:
+                await self._refuse("synthesis_failed", "the engine failed", rejected=False)
+        finally:
+            log_event(
+                "request",
+                outcome=outcome,
+                characters=len(request.text),
+                audio_s=round(samples / request.sample_rate, 3),
+                elapsed_s=round(self._loop.time() - began, 3),
+            )
+
+    async def _start(self, request: Synthesize, extra: dict[str, str]) -> None:
+        headers = {
+            "Content-Type": f"audio/pcm;rate={request.sample_rate};channels=1",
+            "Utterwire-Sample-Rate": str(request.sample_rate),
+            "Utterwire-Format": request.format,
+            "Utterwire-Voice": quote(request.voice, safe=""),
+            **extra,
+        }
+        if request.request_id is not None:
+            headers["Utterwire-Request-Id"] = quote(request.request_id, safe="")
+        self._started = True
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [
+                    (name.lower().encode(), value.encode()) for name, value in headers.items()
+                ],
+            }
+        )
+
+    async def _put(self, audio: bytes, *, more: bool = True) -> None:
+        """Send a part of the body, and return when the peer has taken it.
+
+        :raises _Stalled: if it does not.
+        """
+        try:
+            async with asyncio.timeout(self._service.settings.stall_timeout_s):
+                await self._send({"type": "http.response.body", "body": audio, "more_body": more})
+                await self._wire.drained()
+        except TimeoutError as error:
+            raise _Stalled from error
+
+    async def _refuse(
+        self,
+        code: str,
+        message: str,
+        *,
+        rejected: bool = True,
+        request_id: str | None = None,
+        close: bool = False,
+    ) -> None:
+        response = error_response(
+            code, message, rejected=rejected, request_id=request_id, close=close
+        )
+        await response(self._scope, self._receive, self._send)
+
+    async def _abort(self) -> None:
+        """Break the body off: its receiver must not take it for the whole (`http.md#failures`)."""
+        if not self._wire.hang_up():
+            raise ResponseAborted("the answer broke off")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ABORT_S):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+
+
+def _totals(request: Synthesize, audio: bytes) -> dict[str, str]:
+    duration = len(audio) / BYTES_PER_SAMPLE / request.sample_rate
+    return {
+        "Content-Length": str(len(audio)),
+        "Utterwire-Duration-S": f"{duration:.6f}".rstrip("0").rstrip("."),
+        "Utterwire-Audio-Bytes": str(len(audio)),
+        "Utterwire-Characters": str(len(request.text)),
+    }

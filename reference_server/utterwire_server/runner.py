@@ -1,0 +1,160 @@
+"""A server from its listening socket to its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from utterwire_server.app import SESSION, create_app
+from utterwire_server.engines.engine import Engine
+from utterwire_server.logs import log_event, logging_to
+from utterwire_server.service import Service
+from utterwire_server.settings import Settings
+from utterwire_server.wire import HttpWire, WebSocketWire
+
+__all__ = ["Runner", "listen", "serve"]
+
+BACKLOG = 1_024
+#: After the drain, what is still open gets so long, in seconds, before uvicorn cancels it.
+LEFTOVERS_S = 2
+
+
+def listen(host: str, port: int, *, send_buffer_bytes: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Every accepted socket inherits the small send buffer, so that little audio is beyond recall
+    when a client cancels: left alone, Linux lets it grow to megabytes.
+
+    :raises OSError: if the address cannot be had.
+    """
+    family, kind, proto, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, which close every WebSocket with 1012 at once."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Runner:
+    """Serves until it is told to stop; then drains, and only then lets uvicorn exit.
+
+    The socket is closed at the end. Use it once.
+    """
+
+    def __init__(self, service: Service, sock: socket.socket) -> None:
+        self._service = service
+        self._sock = sock
+        self._stopping = asyncio.Event()
+        self._signal: int | None = None
+        self._server = _Server(
+            uvicorn.Config(
+                create_app(service),
+                http=HttpWire,
+                ws=WebSocketWire,
+                ws_max_size=service.settings.max_message_bytes,
+                ws_per_message_deflate=False,
+                # The idle clock and the stall timeout find dead peers.
+                ws_ping_interval=None,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=LEFTOVERS_S,
+            )
+        )
+
+    def stop(self) -> None:
+        """Begin to drain; called again, give up draining."""
+        if self._stopping.is_set():
+            self._server.force_exit = True
+            self._server.should_exit = True
+        self._stopping.set()
+
+    async def run(self, *, handle_signals: bool = False) -> int:
+        """Serve; returns an exit status.
+
+        0 after an orderly end, 1 if the engine could not be started, 128 plus the signal's number
+        if a second signal cut the drain short.
+        """
+        loop = asyncio.get_running_loop()
+        if handle_signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._on_signal, number)
+        serving = asyncio.create_task(self._server.serve([self._sock]), name="uvicorn")
+        stopping = asyncio.create_task(self._drain(), name="drain")
+        try:
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            self._server.should_exit = True
+            await serving
+        finally:
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.wait({serving, stopping})
+            self._sock.close()
+        log_event("stopped")
+        if self._server.force_exit:
+            return 128 + (self._signal or signal.SIGTERM)
+        return 1 if self._service.failed.is_set() else 0
+
+    def _on_signal(self, number: int) -> None:
+        log_event("signal", name=signal.Signals(number).name)
+        self._signal = number
+        self.stop()
+
+    async def _drain(self) -> None:
+        failed = asyncio.create_task(self._service.failed.wait())
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failed.cancel()
+            stopped.cancel()
+        await self._service.drain()
+
+
+def serve(settings: Settings, engine: Engine, sock: socket.socket) -> int:
+    """Run a server in this process, with JSON logs on stderr, until a signal ends it.
+
+    Returns the exit status of `Runner.run`.
+    """
+    with logging_to():
+        host, port = sock.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        fields = {item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
+        fields["profiles"] = sorted(settings.profiles)
+        log_event(
+            "listening",
+            host=host,
+            port=port,
+            url=f"ws://{shown}:{port}{SESSION}",
+            engine=engine.name,
+            voices=list(engine.voices),
+            sample_rates=list(engine.sample_rates),
+            pid=os.getpid(),
+            **fields,
+        )
+        return asyncio.run(Runner(Service(settings, engine), sock).run(handle_signals=True))

@@ -1,0 +1,177 @@
+"""What all sessions and requests of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from utterwire_protocol import EndpointOptions, Limits
+
+from utterwire_server.engines.engine import Engine
+from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.scheduler import Scheduler
+from utterwire_server.settings import Settings
+
+__all__ = ["CLOSE_AFTER_S", "Guest", "Overloaded", "Service", "Unready", "check_engine"]
+
+#: How long after ``session_closed`` the endpoint leaves the closing to the client
+#: (`protocol.md#closing`: 2 to 5 seconds).
+CLOSE_AFTER_S = 3.0
+DEFAULT_SAMPLE_RATE = 24_000
+DEFAULT_FORMAT = "pcm_s16le"
+MIN_SPEED, MAX_SPEED = 0.5, 2.0
+
+
+def check_engine(engine: Engine) -> None:
+    """:raises ValueError: if the engine does not offer what every endpoint must."""
+    voices = engine.voices
+    if not voices or len(set(voices)) < len(voices) or not all(voices):
+        raise ValueError(f"engine {engine.name!r} needs one voice at least, each with its own name")
+    if DEFAULT_SAMPLE_RATE not in engine.sample_rates:
+        raise ValueError(f"engine {engine.name!r} does not speak at {DEFAULT_SAMPLE_RATE} Hz")
+    if engine.concurrency < 1:
+        raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
+
+
+class Unready(Exception):
+    """The server takes nobody: its engine is still loading, or it is shutting down."""
+
+
+class Overloaded(Exception):
+    """As many sessions and requests are open as the server may have."""
+
+
+class Guest(Protocol):
+    """A session or a request that shutdown must tell."""
+
+    def shut_down(self) -> None:
+        """Finish what was accepted, and nothing after it."""
+
+    def cut_off(self) -> None:
+        """Stop: the time for finishing is over."""
+
+
+class Service:
+    """The engine, its capacity, and who is using it.
+
+    :raises ValueError: if the engine does not offer what every endpoint must.
+    """
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        check_engine(engine)
+        self.settings = settings
+        self.engine = engine
+        self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
+        self._guests: set[Guest] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        #: Set when the engine could not be started.
+        self.failed = asyncio.Event()
+        self._loaded = False
+        self._draining = False
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether new sessions and requests are taken."""
+        return self._loaded and not self._draining
+
+    @property
+    def draining(self) -> bool:
+        """Whether shutdown has begun."""
+        return self._draining
+
+    @property
+    def guests(self) -> int:
+        """How many sessions and requests are open."""
+        return len(self._guests)
+
+    def options(self) -> EndpointOptions:
+        """What the protocol core needs to know of this endpoint, for a new session."""
+        settings, engine = self.settings, self.engine
+        return EndpointOptions(
+            voices=engine.voices,
+            default_voice=engine.voices[0],
+            formats=(DEFAULT_FORMAT,),
+            default_format=DEFAULT_FORMAT,
+            sample_rates=engine.sample_rates,
+            default_sample_rate=DEFAULT_SAMPLE_RATE,
+            profiles=settings.profiles,
+            limits=Limits(
+                max_text_chars=settings.max_text_chars,
+                max_message_bytes=settings.max_message_bytes,
+                max_request_id_chars=settings.max_request_id_chars,
+                max_waiting=settings.max_waiting,
+                idle_timeout_s=settings.idle_timeout_s,
+                min_speed=MIN_SPEED,
+                max_speed=MAX_SPEED,
+            ),
+            shutdown_s=settings.shutdown_timeout_s,
+            session_id=secrets.token_hex(8),
+        )
+
+    def check(self) -> None:
+        """:raises Unready, Overloaded: if nobody else can be taken now."""
+        if not self.ready:
+            raise Unready
+        if len(self._guests) >= self.settings.max_sessions:
+            raise Overloaded
+
+    @contextmanager
+    def hosting(self, guest: Guest) -> Iterator[None]:
+        """Count ``guest`` while the block runs."""
+        self._guests.add(guest)
+        self._empty.clear()
+        try:
+            yield
+        finally:
+            self._guests.discard(guest)
+            if not self._guests:
+                self._empty.set()
+
+    def load(self) -> None:
+        """Start the engine in the background; ``ready`` turns true when it is loaded."""
+        self._loading = asyncio.create_task(self._load(), name="engine-start")
+
+    async def _load(self) -> None:
+        try:
+            await self.engine.start()
+        except Exception as error:
+            log_event("engine_failed", **whereabouts(error))
+            self.failed.set()
+            return
+        self._loaded = True
+        log_event("ready", engine=self.engine.name)
+
+    async def unload(self) -> None:
+        """Stop the engine, also one that is still loading."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait({self._loading})
+        self._loaded = False
+        await self.engine.stop()
+
+    async def drain(self) -> None:
+        """Take nobody new, let the guests finish, and return when all have left.
+
+        At the shutdown deadline requests are cut off and the core ends what is left of each
+        session; the wait for its client to close comes on top.
+        """
+        self._draining = True
+        log_event("draining", guests=len(self._guests), timeout_s=self.settings.shutdown_timeout_s)
+        for guest in tuple(self._guests):
+            guest.shut_down()
+        try:
+            async with asyncio.timeout(self.settings.shutdown_timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            for guest in tuple(self._guests):
+                guest.cut_off()
+            try:
+                async with asyncio.timeout(CLOSE_AFTER_S + 2.0):
+                    await self._empty.wait()
+            except TimeoutError:
+                log_event("guests_left", guests=len(self._guests))

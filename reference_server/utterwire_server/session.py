@@ -1,0 +1,322 @@
+"""One WebSocket session: the protocol core between a socket and the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import Final
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from utterwire_protocol import (
+    Connection,
+    Event,
+    FrameKind,
+    MessageRejected,
+    Role,
+    SessionEnded,
+    SessionState,
+    Utterance,
+)
+
+from utterwire_server.engines.engine import SpeechRequest
+from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.pcm import encode_pcm_s16le
+from utterwire_server.service import CLOSE_AFTER_S, Service
+from utterwire_server.wire import wire_of
+
+__all__ = ["Session"]
+
+#: Past so many chunks the reader lets the writer go first, as long as the peer reads.
+SOFT_PENDING: Final = 64
+#: Past either of these nothing more is read until the peer has taken some of it.
+HARD_PENDING: Final = 4_096
+HARD_PENDING_BYTES: Final = 1_048_576
+#: How long a peer that reads nothing may go on sending past the hard bound.
+FLOOD_S: Final = 10.0
+#: How long the last messages of a session may take to get out.
+LAST_WORDS_S: Final = 2.0
+#: How long the reader works before it lets others have the loop.
+TURN_S: Final = 0.005
+
+
+class Session:
+    """A session from the accepted socket to its end.
+
+    Three tasks share the core: one reads messages, one asks the engine for blocks, one writes
+    chunks. The core says what comes next; the tasks only wait for each other. The engine is asked
+    for a block only when all that went before has reached the kernel, so a slow reader slows
+    nobody but itself.
+    """
+
+    def __init__(self, websocket: WebSocket, service: Service) -> None:
+        self._websocket = websocket
+        self._service = service
+        self._wire = wire_of(websocket.scope)
+        self._loop = asyncio.get_running_loop()
+        self._options = service.options()
+        self._id = self._options.session_id
+        self._connection = Connection(Role.ENDPOINT, now=self._now(), endpoint=self._options)
+        self._to_write = asyncio.Event()
+        self._to_speak = asyncio.Event()
+        self._written = asyncio.Event()
+        self._speaking: tuple[int, asyncio.Timeout] | None = None
+        self._stall: asyncio.Timeout | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: float | None = None
+        self._reason = "disconnected"
+        self._rejected = 0
+
+    async def run(self) -> None:
+        """Serve the session until its socket is closed."""
+        began = self._now()
+        with self._service.hosting(self):
+            try:
+                await self._websocket.accept()
+            except WebSocketDisconnect:
+                return
+            log_event("session_opened", session=self._id)
+            for error in await self._serve():
+                self._reason = "internal"
+                log_event("session_failed", session=self._id, **whereabouts(error))
+            if self._reason == "internal":
+                await self._close(1011)
+        log_event(
+            "session_closed",
+            session=self._id,
+            reason=self._reason,
+            rejected=self._rejected,
+            duration_s=round(self._now() - began, 3),
+        )
+
+    async def _serve(self) -> list[Exception]:
+        """Run the three tasks until one is done; the errors that none of them should have."""
+        tasks = [
+            asyncio.create_task(work, name=f"{name}-{self._id}")
+            for name, work in (
+                ("read", self._read()),
+                ("speak", self._speak()),
+                ("write", self._write()),
+            )
+        ]
+        try:
+            self._settle()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            self._connection.transport_lost(self._now())
+            if self._alarm is not None:
+                self._alarm.cancel()
+        return [
+            outcome
+            for outcome in outcomes
+            if isinstance(outcome, Exception) and not isinstance(outcome, WebSocketDisconnect)
+        ]
+
+    def shut_down(self) -> None:
+        """Speak what was accepted within the deadline, then end the session."""
+        self._note(self._connection.shutdown(self._now()))
+
+    def cut_off(self) -> None:
+        """The deadline has passed: the core has seen to it by its own clock."""
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    # Reading
+
+    async def _read(self) -> None:
+        turn = self._now()
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            data, kind = message.get("bytes"), FrameKind.BINARY
+            if data is None:
+                data, kind = message["text"].encode(), FrameKind.TEXT
+            if self._connection.state is not SessionState.CLOSED:
+                self._note(self._connection.receive(data, self._now(), kind=kind))
+            await self._relief()
+            if self._now() - turn > TURN_S:
+                await asyncio.sleep(0)
+                turn = self._now()
+
+    async def _relief(self) -> None:
+        """Wait for the writer where answers pile up."""
+        connection = self._connection
+        if connection.state is SessionState.CLOSED:
+            return
+        while connection.pending() > SOFT_PENDING and self._wire.is_writable:
+            self._written.clear()
+            await self._written.wait()
+        try:
+            async with asyncio.timeout(FLOOD_S):
+                while (
+                    connection.pending() > HARD_PENDING
+                    or connection.pending_bytes() > HARD_PENDING_BYTES
+                ):
+                    self._written.clear()
+                    await self._written.wait()
+        except TimeoutError:
+            self._end("policy")
+
+    # Speaking
+
+    async def _speak(self) -> None:
+        while True:
+            utterance = self._connection.next_waiting()
+            if utterance is None:
+                self._to_speak.clear()
+                await self._to_speak.wait()
+            else:
+                await self._utter(utterance)
+
+    async def _utter(self, utterance: Utterance) -> None:
+        connection, seq = self._connection, utterance.seq
+        request = SpeechRequest(
+            utterance.text, utterance.voice, utterance.speed, utterance.sample_rate
+        )
+        began = self._now()
+        connection.start(seq, began)
+        # A timeout without a time: rescheduling it to now stops the utterance at any await.
+        scope = asyncio.timeout(None)
+        self._speaking = (seq, scope)
+        samples = 0
+        outcome = "stopped"
+        try:
+            async with scope:
+                self._settle()
+                async with aclosing(self._service.scheduler.blocks(request)) as blocks:
+                    async for block in blocks:
+                        if connection.utterance(seq) is None:
+                            return
+                        samples += block.samples.size
+                        connection.audio(seq, encode_pcm_s16le(block.samples), self._now())
+                        self._settle()
+                        await self._all_written()
+            if connection.utterance(seq) is not None:
+                outcome = "completed"
+                connection.complete(seq, self._now(), samples / utterance.sample_rate)
+        except TimeoutError as error:
+            if connection.utterance(seq) is not None:
+                outcome = self._fail(seq, error)
+        except Exception as error:
+            if connection.utterance(seq) is not None:
+                outcome = self._fail(seq, error)
+        finally:
+            self._speaking = None
+            log_event(
+                "utterance",
+                session=self._id,
+                seq=seq,
+                outcome=outcome,
+                characters=len(utterance.text),
+                audio_s=round(samples / utterance.sample_rate, 3),
+                elapsed_s=round(self._now() - began, 3),
+            )
+        self._settle()
+
+    def _fail(self, seq: int, error: Exception) -> str:
+        log_event("synthesis_failed", session=self._id, seq=seq, **whereabouts(error))
+        self._connection.fail(seq, "synthesis_failed", "the engine failed", self._now())
+        return "failed"
+
+    async def _all_written(self) -> None:
+        while self._connection.pending():
+            self._written.clear()
+            await self._written.wait()
+        await self._wire.drained()
+
+    # Writing
+
+    async def _write(self) -> None:
+        connection, websocket = self._connection, self._websocket
+        while True:
+            if not connection.pending():
+                if connection.state is SessionState.CLOSED:
+                    break
+                self._to_write.clear()
+                await self._to_write.wait()
+                continue
+            if not await self._drained():
+                return
+            chunk = connection.next_chunk()
+            if chunk is not None:
+                if chunk.kind is FrameKind.TEXT:
+                    await websocket.send_text(chunk.data.decode())
+                else:
+                    await websocket.send_bytes(chunk.data)
+            self._written.set()
+        # The client closes; for one that does not, the reader never returns.
+        await asyncio.sleep(CLOSE_AFTER_S)
+        await self._close(1001 if self._reason == "going_away" else 1000)
+
+    async def _drained(self) -> bool:
+        """Wait until the peer has taken what was written; False if it never does."""
+        while True:
+            self._stall = asyncio.timeout(self._patience())
+            try:
+                async with self._stall:
+                    await self._wire.drained()
+                return True
+            except TimeoutError:
+                if self._connection.state is SessionState.CLOSED:
+                    self._wire.hang_up()
+                    return False
+                self._end("slow_reader")
+            finally:
+                self._stall = None
+
+    def _patience(self) -> float:
+        if self._connection.state is SessionState.CLOSED:
+            return LAST_WORDS_S
+        return self._service.settings.stall_timeout_s
+
+    async def _close(self, code: int) -> None:
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._websocket.close(code)
+        except (TimeoutError, WebSocketDisconnect, RuntimeError):
+            self._wire.hang_up()
+
+    # What every step ends with
+
+    def _end(self, reason: str) -> None:
+        self._note(self._connection.end(reason, self._now()))
+
+    def _tick(self) -> None:
+        self._alarm = self._alarm_at = None
+        self._note(self._connection.tick(self._now()))
+
+    def _note(self, events: Iterable[Event] | None) -> None:
+        for event in events or ():
+            if isinstance(event, SessionEnded):
+                self._reason = event.reason
+            elif isinstance(event, MessageRejected):
+                self._rejected += 1
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wake whoever has something to do after the core has moved."""
+        connection = self._connection
+        closed = connection.state is SessionState.CLOSED
+        if closed or connection.pending():
+            self._to_write.set()
+        if connection.next_waiting() is not None:
+            self._to_speak.set()
+        if self._speaking is not None:
+            seq, scope = self._speaking
+            if connection.utterance(seq) is None and not scope.expired():
+                scope.reschedule(self._now())
+        if closed and self._stall is not None:
+            when = self._now() + LAST_WORDS_S
+            if (self._stall.when() or when) > when:
+                self._stall.reschedule(when)
+        deadline = connection.next_deadline()
+        if deadline != self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = deadline
+            self._alarm = None if deadline is None else self._loop.call_at(deadline, self._tick)
