@@ -56,9 +56,11 @@ def main(arguments: list[str]) -> int:
     for folder, gate in GATES.items():
         summaries = [each for name, each in files.items() if name.startswith(folder + "/")]
         value = percent(summaries)
-        ok = bool(summaries) and value >= gate
-        failed = failed or not ok
-        print(f"coverage: {folder}: {value:.2f} % (at least {gate:g} %) {'ok' if ok else 'LOW'}")
+        verdict = "ok" if value >= gate else "LOW"
+        if not summaries:
+            verdict = "NOT MEASURED"
+        failed = failed or verdict != "ok"
+        print(f"coverage: {folder}: {value:.2f} % (at least {gate:g} %) {verdict}")
     return int(failed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,14 @@ def test_one_missing_branch_fails_that_package_alone(project: Path) -> None:
     assert done.returncode == 1
     low = [line for line in done.stdout.splitlines() if line.endswith("LOW")]
     assert [line.split(":")[1].strip() for line in low] == ["protocol/utterwire_protocol"]
+
+
+def test_a_package_that_no_test_imports_fails(project: Path) -> None:
+    shutil.rmtree(project / "schemas")
+    cover(project, leave_out="utterwire_schemas")
+    done = gates(project)
+    assert done.returncode == 1
+    assert done.stdout.count("NOT MEASURED") == 1
 
 
 def test_part_of_the_tests_is_not_held_to_the_gates(project: Path) -> None:
