@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename}: {error.strerror}: name the folder by --folder", file=sys.stderr)
         return 2
+    except UnicodeDecodeError as error:
+        print(f"{folder}: a file is not UTF-8: {error.reason}: save it as UTF-8", file=sys.stderr)
+        return 2
     except RequirementsError as error:
         print(error, file=sys.stderr)
         return 2

@@ -132,7 +132,7 @@ def parse(text: str, source: str = "requirements.yaml") -> tuple[Requirement, ..
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise RequirementsError(f"{source}:{line}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
-        raise RequirementsError(f"{source}:1: not YAML: {error}") from None
+        raise RequirementsError(f"{source}:1: not YAML: {str(error).splitlines()[0]}") from None
     if root is None:
         raise RequirementsError(f"{source}:1: the file is empty")
     return _Reader(source).document(root)

@@ -77,7 +77,7 @@ class Document:
     """One file of prose, as far as it matters here.
 
     `stray` holds keywords that no id follows or that are written in a way not allowed, each with
-    its line; `blocks` is the number of marker pairs.
+    its line.
     """
 
     name: str
@@ -239,11 +239,8 @@ def _within(document: Document, expected: Mapping[str, Requirement]) -> Iterator
                 f"[{statement.id}] says {statement.levels[0]}, requirements.yaml {row.level}",
             )
         if statement.clause != row.clause:
-            yield (
-                statement.line,
-                f"[{statement.id}] stands in {statement.clause}, "
-                f"requirements.yaml says {row.clause}",
-            )
+            said = f"stands in {statement.clause}, requirements.yaml says {row.clause}"
+            yield statement.line, f"[{statement.id}] {said}"
     for clause in document.clauses:
         name = f"{document.name}#{clause.anchor}"
         due = int(any(row.clause == name for row in expected.values()))
