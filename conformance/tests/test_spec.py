@@ -559,27 +559,32 @@ def _fences(name: str) -> list[tuple[int, str, str]]:
     ]
 
 
-def _examples() -> Iterator[tuple[str, str, str]]:
-    """Each whole message in the examples: place, who sends it, JSON. Shortened ones (…) are not."""
+def _examples() -> Iterator[tuple[str, str, str, bool]]:
+    """Each whole message in the examples: place, who sends it, JSON, and whether it is valid.
+
+    Shortened ones (…) are left out. One that is meant to be invalid says so in its comment.
+    """
     for line, language, body in _fences("protocol.md"):
         if language == "json":
-            yield f"protocol.md:{line}", "", body
+            yield f"protocol.md:{line}", "", body, True
             continue
         for number, text in enumerate(body.splitlines(), line + 1):
             said = re.fullmatch(r"([CE])  ?(\{.*\}) *(#.*)?", text)
             if said is not None and not re.search(r"…[,}]|\} …", text):
-                yield f"protocol.md:{number}", said[1], said[2]
+                yield f"protocol.md:{number}", said[1], said[2], "invalid" not in (said[3] or "")
 
 
 CLIENT_TYPES = {"synthesize", "close", "keepalive", "cancel", "hello"}
 
 
-@pytest.mark.parametrize(("place", "sender", "text"), [*_examples()])
-def test_examples_are_valid(place: str, sender: str, text: str) -> None:
+@pytest.mark.parametrize(("place", "sender", "text", "valid"), [*_examples()])
+def test_examples_are_valid(place: str, sender: str, text: str, valid: bool) -> None:
     message = json.loads(text)
     from_client = message.get("type", "synthesize") in CLIENT_TYPES
     assert sender in ("", "C" if from_client else "E")
-    validator("client-message" if from_client else "control-message").validate(message)
+    judge = validator("client-message" if from_client else "control-message")
+    faults = [error.message for error in judge.iter_errors(message)]
+    assert (not faults) is valid, (place, faults)
 
 
 def test_there_are_examples() -> None:
