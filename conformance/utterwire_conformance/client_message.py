@@ -20,6 +20,7 @@ __all__ = [
     "Claims",
     "Meaning",
     "is_blank",
+    "is_nothing_to_speak",
     "is_speakable",
     "read_client_message",
 ]
@@ -65,12 +66,37 @@ _SPEED_FLOOR: Final = (0.5, 2.0)
 _DEFAULT_FORMAT: Final = "pcm_s16le"
 _DEFAULT_RATE: Final = 24_000
 _ODD_CODES: Final = frozenset({"invalid_json", "invalid_request"})
+# Regional indicators, modifiers of skin tone, and stretches in which every code point has
+# Emoji_Presentation (Unicode 16.0, emoji-data.txt).
+_EMOJI: Final = (
+    (0x1F1E6, 0x1F1FF),
+    (0x1F300, 0x1F320),
+    (0x1F32D, 0x1F335),
+    (0x1F337, 0x1F37C),
+    (0x1F37E, 0x1F393),
+    (0x1F3A0, 0x1F3CA),
+    (0x1F3E0, 0x1F3F0),
+    (0x1F3F8, 0x1F43E),
+    (0x1F442, 0x1F4FC),
+    (0x1F4FF, 0x1F53D),
+    (0x1F5FB, 0x1F64F),
+    (0x1F680, 0x1F6C5),
+    (0x1F90C, 0x1F93A),
+    (0x1F93C, 0x1F945),
+    (0x1F947, 0x1F9FF),
+)
 _TYPES: Final = {
     "synthesize": "core",
     "close": "core",
     "keepalive": "core",
     "cancel": "interrupt",
     "hello": "negotiate",
+}
+
+
+_STRING_FIELDS: Final = {
+    "synthesize": frozenset({"text", "voice", "format", "request_id"}),
+    "cancel": frozenset({"request_id"}),
 }
 
 
@@ -127,6 +153,25 @@ def is_speakable(text: str) -> bool:
     return any(unicodedata.category(character)[0] in "LN" for character in text)
 
 
+def is_nothing_to_speak(text: str) -> bool:
+    """Whether `text` is certain to complete with zero bytes (`protocol.md#audio`).
+
+    Of the code points with Emoji_Presentation, which Python has no table of, only the blocks that
+    consist of nothing else are known here: False can mean that it is not known.
+    """
+    return all(map(_is_silent, text)) and not is_blank(text)
+
+
+def _is_silent(character: str) -> bool:
+    if character in WHITE_SPACE or character in "\ufe0e\ufe0f":
+        return True
+    category = unicodedata.category(character)
+    if category[0] in "PZ" or category == "Cf":
+        return True
+    point = ord(character)
+    return any(first <= point <= last for first, last in _EMOJI)
+
+
 class _Faults:
     """Codes gathered from the fields: certain rejections and possible ones."""
 
@@ -155,7 +200,7 @@ def read_client_message(data: bytes, claims: Claims | None = None) -> Meaning:
     try:
         document = parse(data)
     except NotUtf8:
-        return Meaning("reject", _codes_of_bad_utf8(data), None)
+        return Meaning("reject", frozenset({"invalid_utf8"}), None)
     except NotJson:
         return Meaning("reject", frozenset({"invalid_json"}), None)
     odd = document.oddities
@@ -170,6 +215,8 @@ def read_client_message(data: bytes, claims: Claims | None = None) -> Meaning:
         _check_synthesize(fields, claims, faults)
     elif kind == "hello":
         _check_hello(fields, faults)
+    if odd == {Oddity.LONE_SURROGATE} and not _has_odd_surrogate(fields, kind):
+        odd = frozenset()
     if odd:
         faults.may(*_ODD_CODES)
     if Oddity.DUPLICATE_NAME in odd:
@@ -178,15 +225,6 @@ def read_client_message(data: bytes, claims: Claims | None = None) -> Meaning:
     return Meaning(
         faults.verdict(), faults.codes(), kind, fields, request_id, id_certain and not odd
     )
-
-
-def _codes_of_bad_utf8(data: bytes) -> frozenset[str]:
-    """With several faults, any code that applies: the rest may be no JSON either."""
-    try:
-        parse(data.decode("utf-8", "replace"))
-    except NotJson:
-        return frozenset({"invalid_utf8", "invalid_json"})
-    return frozenset({"invalid_utf8"})
 
 
 def _check_type(fields: Mapping[str, JsonValue], claims: Claims, faults: _Faults) -> str | None:
@@ -228,6 +266,27 @@ def _check_id(
             faults.may("invalid_request")
         return value, False
     return value, True
+
+
+def _has_odd_surrogate(fields: Mapping[str, JsonValue], kind: str | None) -> bool:
+    """Whether a lone surrogate stands in a name or in a value that is ignored anyway."""
+    read = {"type"} | _STRING_FIELDS.get(kind or "", frozenset())
+    queue: list[JsonValue] = []
+    for name, value in fields.items():
+        queue.append(name)
+        if not (name in read and isinstance(value, str)):
+            queue.append(value)
+    while queue:
+        value = queue.pop()
+        if isinstance(value, str):
+            if has_lone_surrogate(value):
+                return True
+        elif isinstance(value, list):
+            queue.extend(value)
+        elif isinstance(value, dict):
+            queue.extend(value)
+            queue.extend(value.values())
+    return False
 
 
 def _check_synthesize(fields: Mapping[str, JsonValue], claims: Claims, faults: _Faults) -> None:
@@ -307,8 +366,6 @@ def _check_sample_rate(rate: JsonValue, claims: Claims, faults: _Faults) -> None
         faults.must("invalid_request", own)
     elif rate <= 0 or (claims.sample_rates is not None and rate not in claims.sample_rates):
         faults.must(own)
-        if rate <= 0:
-            faults.may("invalid_request")
     elif rate != _DEFAULT_RATE and claims.sample_rates is None:
         faults.may(own)
 

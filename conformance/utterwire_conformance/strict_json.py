@@ -10,6 +10,7 @@ an error here: it is an `Oddity` of the document, for the caller to weigh.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -63,7 +64,7 @@ class Oddity(Enum):
     DUPLICATE_NAME = "an object that has one name twice"
     LONE_SURROGATE = "an escape for half of a surrogate pair"
     LONG_NUMBER = "a number of more than 17 significant digits"
-    OVERFLOW = "a number too large for a double"
+    OVERFLOW = "a number that a double holds only as infinity or zero"
     DEEP = "more than 16 levels"
     BYTE_ORDER_MARK = "a byte order mark"
 
@@ -248,7 +249,7 @@ class _Reader:
                 self._odd.add(Oddity.OVERFLOW)
             return integer
         number = float(match.group())
-        if number in (float("inf"), float("-inf")):
+        if math.isinf(number) or (number == 0 and digits):
             self._odd.add(Oddity.OVERFLOW)
         return number
 

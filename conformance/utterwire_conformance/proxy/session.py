@@ -78,7 +78,10 @@ class SessionRelay:
         self._tamper = tamper
         self._tap = tap
         kind = type(tamper)
-        self._whole_messages = kind.client_message is not SessionTamper.client_message
+        self._whole_messages = (
+            kind.client_message is not SessionTamper.client_message
+            or kind.client_bad_text is not SessionTamper.client_bad_text
+        )
         self._verbatim = not self._whole_messages and (
             kind.client_frame is SessionTamper.client_frame
             and kind.client_breach is SessionTamper.client_breach
@@ -150,8 +153,7 @@ class SessionRelay:
             return onwards
         data = b"".join(part.payload for part in frames)
         if frames[0].opcode == Opcode.TEXT and not _is_utf8(data):
-            parts = frames if self._whole_messages else frames[-1:]
-            return [action for part in parts for action in self._tamper.client_breach(part)]
+            return self._tamper.client_bad_text(frames) if self._whole_messages else onwards
         message = self._tap.client_message(data, frames)
         return self._tamper.client_message(message) if self._whole_messages else onwards
 

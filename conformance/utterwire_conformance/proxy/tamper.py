@@ -91,6 +91,10 @@ class SessionTamper:
         """A close, ping or pong of the client."""
         return [ToEndpoint(frame, as_is=True)]
 
+    def client_bad_text(self, frames: tuple[Frame, ...]) -> Iterable[Action]:
+        """A whole text message of the client that is not UTF-8; it is not counted."""
+        return [ToEndpoint(frame, as_is=True) for frame in frames]
+
     def client_breach(self, frame: Frame) -> Iterable[Action]:
         """A frame of the client by which it breaks RFC 6455."""
         return [ToEndpoint(frame, as_is=True)]

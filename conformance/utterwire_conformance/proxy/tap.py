@@ -44,6 +44,11 @@ class ClientMessage:
         return self.meaning.type == "synthesize"
 
     @property
+    def is_valid_request(self) -> bool:
+        """Whether it is a request that an endpoint would accept."""
+        return self.is_request and self.is_valid
+
+    @property
     def is_valid(self) -> bool:
         """Whether an endpoint that has what it asks for would accept it."""
         return self.meaning.verdict != "reject"
@@ -149,7 +154,7 @@ class Tap:
         return tuple(
             seq
             for seq, message in self.messages.items()
-            if message.is_request and message.is_valid and seq not in self.ended
+            if message.is_valid_request and seq not in self.ended
         )
 
     def waiting(self) -> tuple[int, ...]:

@@ -1,0 +1,30 @@
+"""The ways for an endpoint to be wrong, each of which some check must find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from . import audio, control, http, messages, ordering, rejections, transport
+from .command import main_proxy
+from .fault import Fault
+
+__all__ = ["FAULTS", "Fault", "main_proxy"]
+
+FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
+    {
+        fault.name: fault
+        for catalogue in (
+            messages.FAULTS,
+            rejections.FAULTS,
+            control.FAULTS,
+            ordering.FAULTS,
+            audio.FAULTS,
+            transport.FAULTS,
+            http.FAULTS,
+        )
+        for fault in catalogue
+    }
+)
+"""Every fault by its name."""

@@ -1,0 +1,274 @@
+"""Faults in the audio and in how it is cut into chunks."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+
+from utterwire_conformance.client_message import is_nothing_to_speak
+from utterwire_conformance.proxy import (
+    Action,
+    Chunk,
+    ClientMessage,
+    SessionTamper,
+    Shared,
+    Tap,
+    ToClient,
+)
+from utterwire_conformance.wire import Frame, Opcode
+
+from .catalogue import Catalogue
+from .rewriting import SAFE_TEXT
+
+__all__ = ["FAULTS"]
+
+FAULTS: Final = Catalogue()
+
+_BYTES_PER_SECOND: Final = 48_000
+
+
+def _audio(payload: bytes) -> Frame:
+    return Frame(Opcode.BINARY, payload)
+
+
+FAULTS.chunks(
+    "audio-in-text-frames",
+    "Audio is sent in text frames, in hexadecimal.",
+    "audio.binary-frame",
+    lambda chunk, _: (
+        [Frame(Opcode.TEXT, chunk.frame.payload.hex().encode())] if chunk.is_audio else None
+    ),
+)
+
+
+class _OddChunks(SessionTamper):
+    """Cuts each chunk of audio one byte short; that byte leads the next chunk."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._carry = b""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.is_audio:
+            payload = self._carry + chunk.frame.payload
+            cut = len(payload) - 1 + len(payload) % 2
+            self._carry = payload[cut:]
+            yield ToClient(_audio(payload[:cut]))
+            return
+        if chunk.is_terminal and self._carry:
+            carry, self._carry = self._carry, b""
+            yield ToClient(_audio(carry))
+        yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "samples-split",
+    "Chunks of audio end in the middle of a sample.",
+    "audio.whole-samples",
+    _OddChunks,
+)
+FAULTS.chunks(
+    "chunks-empty",
+    "An empty chunk of audio comes before each other.",
+    "audio.chunk-size",
+    lambda chunk, _: [_audio(b""), chunk.frame] if chunk.is_audio else None,
+)
+
+
+class _Resizes(SessionTamper):
+    """Adds bytes to an utterance and keeps the books right."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._added: dict[int, int] = {}
+
+    def added(self, chunk: Chunk) -> bytes:
+        """What to put before the first chunk of audio."""
+        raise NotImplementedError
+
+    def placed(self, addition: bytes, chunk: Chunk) -> bytes:
+        """The first chunk with the addition."""
+        return addition + chunk.frame.payload
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        seq = chunk.seq or 0
+        if chunk.is_audio and seq not in self._added:
+            addition = self.added(chunk)
+            self._added[seq] = len(addition)
+            return [ToClient(_audio(self.placed(addition, chunk)))]
+        if chunk.type == "synthesis_complete" and self._added.get(seq) and chunk.fields:
+            extra = self._added[seq]
+            changes: dict[str, Any] = {
+                "audio_bytes": chunk.fields.get("audio_bytes"),
+                "total_duration_s": chunk.fields.get("total_duration_s"),
+            }
+            if isinstance(changes["audio_bytes"], int):
+                changes["audio_bytes"] += extra
+            if isinstance(changes["total_duration_s"], int | float):
+                seconds = changes["total_duration_s"] + extra / _BYTES_PER_SECOND
+                changes["total_duration_s"] = round(seconds, 6)
+            return [ToClient(chunk.changed(**changes))]
+        return super().chunk(chunk)
+
+
+class _OversizedChunks(_Resizes):
+    def added(self, chunk: Chunk) -> bytes:
+        return bytes(65_538)
+
+
+FAULTS.add(
+    "chunks-over-64k",
+    "Chunks of audio are larger than 65,536 bytes.",
+    "audio.chunk-size",
+    _OversizedChunks,
+)
+
+
+class _RiffHeader(_Resizes):
+    def added(self, chunk: Chunk) -> bytes:
+        unknown = 0xFFFFFFFF
+        return struct.pack(
+            "<4sI4s4sIHHIIHH4sI",
+            *(b"RIFF", unknown, b"WAVE", b"fmt ", 16, 1, 1, 24_000, 48_000, 2, 16),
+            *(b"data", unknown),
+        )
+
+
+FAULTS.add(
+    "audio-with-header",
+    "PCM audio begins with a RIFF header.",
+    "audio.no-header",
+    _RiffHeader,
+)
+
+
+class _AudioLost(SessionTamper):
+    """Loses the first chunk of audio of each utterance."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._seen: set[int | None] = set()
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.is_audio and chunk.seq not in self._seen:
+            self._seen.add(chunk.seq)
+            return []
+        return super().chunk(chunk)
+
+
+FAULTS.add(
+    "audio-lost",
+    "The first chunk of audio of an utterance is lost, and counted all the same.",
+    "complete.audio-bytes",
+    _AudioLost,
+)
+
+# --- What is heard -------------------------------------------------------------------------------
+
+
+def _says(text: str) -> Any:
+    def rewrite(message: ClientMessage, _: Tap) -> bytes:
+        return json.dumps({**message.fields, "text": text}).encode()
+
+    return rewrite
+
+
+def _speaks_letters(message: ClientMessage, _: Tap) -> bool:
+    return message.is_valid_request and any(letter.isalnum() for letter in message.meaning.text)
+
+
+FAULTS.rewrites(
+    "text-ignored",
+    "The same is spoken whatever the text.",
+    "audio.speaks-text",
+    _speaks_letters,
+    _says(SAFE_TEXT),
+)
+FAULTS.chunks(
+    "audio-silent",
+    "All samples are zero.",
+    "audio.speaks-text",
+    lambda chunk, _: [_audio(bytes(len(chunk.frame.payload)))] if chunk.is_audio else None,
+)
+FAULTS.rewrites(
+    "unspeakable-spoken",
+    "Punctuation and emoji are read out.",
+    "audio.unspeakable",
+    lambda message, _: message.is_valid_request and is_nothing_to_speak(message.meaning.text),
+    _says(SAFE_TEXT),
+)
+FAULTS.refuses(
+    "unspeakable-refused",
+    "Text with nothing to speak is rejected.",
+    "audio.unspeakable",
+    lambda message, _: message.is_valid_request and is_nothing_to_speak(message.meaning.text),
+    "empty_text",
+)
+FAULTS.rewrites(
+    "speed-ignored",
+    "Every `speed` sounds the same.",
+    "audio.speed",
+    lambda message, _: message.is_valid_request and "speed" in message.fields,
+    lambda message, _: json.dumps({**message.fields, "speed": 1.0}).encode(),
+)
+
+
+class _AudioHeldBack(SessionTamper):
+    """Sends the audio of an utterance when all of it is made."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._held: list[Action] = []
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.is_audio:
+            self._held.append(ToClient(chunk.frame))
+            return
+        if chunk.is_terminal:
+            held, self._held = self._held, []
+            yield from held
+        yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "audio-held-back",
+    "No audio leaves before all of the utterance is made.",
+    "audio.streamed",
+    _AudioHeldBack,
+)
+
+# --- Audio that looks like control ---------------------------------------------------------------
+
+
+def _spells_json(chunk: Chunk, _: Tap) -> Iterable[Frame] | None:
+    if not chunk.is_audio:
+        return None
+    size = len(chunk.frame.payload)
+    body = b'{"type":"synthesis_complete","audio_bytes":0' + b" " * size
+    return [_audio(body[: size - 1] + b"}" if size > 44 else b"{" + bytes(size - 2) + b"}")]
+
+
+FAULTS.chunks(
+    "audio-spells-json",
+    "Chunks of audio happen to be JSON with a `type`.",
+    "audio.never-json",
+    _spells_json,
+)
+FAULTS.chunks(
+    "audio-between-braces",
+    "Chunks of audio begin with 0x7B and end in 0x7D, with samples between them.",
+    "audio.never-json",
+    lambda chunk, _: (
+        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x7d")] if chunk.is_audio else None
+    ),
+)
+FAULTS.chunks(
+    "audio-behind-a-brace",
+    "Chunks of audio begin with 0x7B.",
+    "audio.no-leading-brace",
+    lambda chunk, _: (
+        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x00")] if chunk.is_audio else None
+    ),
+)

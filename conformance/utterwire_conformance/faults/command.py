@@ -1,0 +1,73 @@
+"""`utterwire-conformance proxy`: a faulty endpoint made out of a good one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ssl
+import sys
+from collections.abc import Sequence
+
+from utterwire_conformance.proxy import FaultProxy
+
+from .fault import Fault
+
+__all__ = ["main_proxy"]
+
+
+def main_proxy(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 0, or 2 for arguments it cannot use.
+
+    It prints the addresses it listens on, then serves until it is interrupted.
+    """
+    from . import FAULTS  # the package imports this module
+
+    parser = argparse.ArgumentParser(
+        prog="utterwire-conformance proxy",
+        description="Stand between a client and an endpoint and break one rule.",
+    )
+    parser.add_argument("--list", action="store_true", help="list the faults and what they break")
+    parser.add_argument("--fault", metavar="NAME", help="the fault; none: change nothing")
+    parser.add_argument("--to", metavar="URL", help="the endpoint (ws, wss, http or https)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust for --to")
+    options = parser.parse_args(argv)
+    if options.list:
+        _list(list(FAULTS.values()))
+        return 0
+    if options.to is None:
+        return _refuse("say with --to which endpoint to stand in front of")
+    fault = None
+    if options.fault is not None:
+        fault = FAULTS.get(options.fault)
+        if fault is None:
+            return _refuse(f"there is no fault {options.fault!r}; --list names them")
+    try:
+        tls = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
+        proxy = FaultProxy(options.to, fault, host=options.host, port=options.port, tls=tls)
+    except (OSError, ValueError) as error:
+        return _refuse(str(error))
+    try:
+        asyncio.run(_serve(proxy))
+    except OSError as error:
+        return _refuse(f"cannot listen on {options.host}:{options.port}: {error.strerror}")
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+async def _serve(proxy: FaultProxy) -> None:
+    async with proxy:
+        print(f"{proxy.ws_url} {proxy.http_url}", flush=True)
+        await asyncio.Event().wait()
+
+
+def _list(faults: list[Fault]) -> None:
+    for fault in faults:
+        print(f"{fault.name}\n    {fault.explanation}\n    breaks {', '.join(fault.breaks)}")
+
+
+def _refuse(reason: str) -> int:
+    print(f"utterwire-conformance proxy: {reason}", file=sys.stderr)
+    return 2
