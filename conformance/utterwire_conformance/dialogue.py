@@ -200,6 +200,10 @@ class Dialogue:
         """Whether the suite itself broke the connection off."""
         self.abused = False
         """Whether the suite sent what RFC 6455 forbids, so that the endpoint must hang up."""
+        self.in_vain: set[int] = set()
+        """Messages whose end the suite waited for until its patience was over."""
+        self.facts: dict[str, str] = {}
+        """Other remarks of the scenario, `name: value`."""
         self._case: Case | None = None
         self._out: tuple[str, bytearray] | None = None
         self._in: tuple[str, bytearray, int, int] | None = None
@@ -215,6 +219,21 @@ class Dialogue:
     def ended(self) -> bool:
         """Whether nothing more can come."""
         return self.eof is not None
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the endpoint ended the session though nobody asked it to."""
+        if self.abused or self.aborted or self.session_closed is not None:
+            return False
+        theirs = self.close_in.index if self.close_in is not None else None
+        if theirs is None and self.eof is not None:
+            theirs = self.entries.index(self.eof)
+        return theirs is not None and (self.close_out is None or self.close_out.index > theirs)
+
+    @property
+    def first_owed(self) -> Sent | None:
+        """The first message that should have been answered and was not."""
+        return next((u.sent for u in self.utterances.values() if self._owed(u)), None)
 
     @property
     def running(self) -> Utterance | None:
@@ -267,6 +286,11 @@ class Dialogue:
             self._case = case
         elif text == "abuse":
             self.abused = True
+        elif text.startswith("in vain: "):
+            self.in_vain |= {int(seq) for seq in text.removeprefix("in vain: ").split(",")}
+        elif ": " in text:
+            name, _, value = text.partition(": ")
+            self.facts[name] = value
 
     def _feed_out(self, entry: Entry, index: int) -> None:
         if entry.kind in ("text", "binary"):

@@ -18,7 +18,9 @@ from .target import Instance, LaunchFailed, Target
 from .transcript import Transcript
 
 __all__ = [
+    "HOLDING_CHARACTERS",
     "SCENARIOS",
+    "SMALL_BUFFER",
     "Meter",
     "Pace",
     "Scenario",
@@ -28,6 +30,12 @@ __all__ = [
     "play",
     "scenario",
 ]
+
+SMALL_BUFFER: Final = 16_384
+"""A receive buffer, in bytes, that fills within a second of speech."""
+
+HOLDING_CHARACTERS: Final = 600
+"""Length of a text whose speech is far more than may wait unsent."""
 
 _SCENARIO_LIMIT_S: Final = 60.0
 
@@ -259,12 +267,19 @@ class Stage:
         await self.meter.spend(characters=characters)
 
     async def ended(self, session: WebSocketSession, *seqs: int) -> bool:
-        """Wait until every one of these messages was rejected or came to its end."""
-        return await session.until(
+        """Wait until every one of these messages was rejected or came to its end.
+
+        Where that does not happen though the session lives, the transcript says so.
+        """
+        done = await session.until(
             lambda: all(session.utterance(seq).ended for seq in seqs),
             within=self.pace.first,
             stall=self.pace.stall,
         )
+        if not done and not session.dialogue.ended:
+            unended = [str(seq) for seq in seqs if not session.utterance(seq).ended]
+            session.note(f"in vain: {','.join(unended)}")
+        return done
 
     async def started(self, session: WebSocketSession, seq: int) -> bool:
         """Wait until the utterance has started, and tell whether it did."""
@@ -274,6 +289,34 @@ class Stage:
             stall=self.pace.stall,
         )
         return session.utterance(seq).start is not None
+
+    async def hold(self, session: WebSocketSession, *, first: int = 0, **fields: Any) -> int:
+        """Start a long utterance and stop reading, so that it cannot end; give back its `seq`.
+
+        `session` should have been opened with a small receive buffer. `session.resume()` lets the
+        utterance go on.
+
+        Raises:
+            Unplayable: it did not start.
+        """
+        text = self.texts.of_length(HOLDING_CHARACTERS, first=first)
+        seq = await session.send(self.request(text, **fields))
+        if not await self.started(session, seq):
+            raise Unplayable("a long utterance, needed to keep the endpoint busy, did not start")
+        session.pause()
+        return seq
+
+    async def farewell(self, session: WebSocketSession) -> bool:
+        """Wait for `session_closed`; where it does not come, the transcript says so."""
+        dialogue = session.dialogue
+        done = await session.until(
+            lambda: dialogue.session_closed is not None,
+            within=self.pace.first,
+            stall=self.pace.stall,
+        )
+        if not done and not dialogue.ended:
+            session.note("no session_closed: waited in vain")
+        return done
 
     async def speak(self, session: WebSocketSession, text: str, **fields: Any) -> Utterance:
         """Send one request and wait for its end."""

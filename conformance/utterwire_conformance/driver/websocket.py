@@ -349,6 +349,18 @@ class WebSocketSession:
                 changed.cancel()
         return True
 
+    async def until_close(self, within: float) -> bool:
+        """Wait for the endpoint's close frame."""
+        return await self.until(lambda: self.dialogue.close_in is not None, within=within)
+
+    async def until_pongs(self, count: int, within: float) -> bool:
+        """Wait until so many pongs have come in all."""
+        return await self.until(lambda: len(self.dialogue.pongs) >= count, within=within)
+
+    async def until_farewell(self, within: float) -> bool:
+        """Wait for `session_closed`."""
+        return await self.until(lambda: self.dialogue.session_closed is not None, within=within)
+
     def utterance(self, seq: int) -> Utterance:
         """What has come back about message `seq` so far."""
         return self.dialogue.utterances[seq]

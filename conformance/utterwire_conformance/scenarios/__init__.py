@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import probe
+from . import accepted, audio, closing, conversation, http, probe, rejected, websocket
 from .probe import probed
 
-__all__ = ["probe", "probed"]
+__all__ = [
+    "accepted",
+    "audio",
+    "closing",
+    "conversation",
+    "http",
+    "probe",
+    "probed",
+    "rejected",
+    "websocket",
+]

@@ -1,0 +1,89 @@
+"""Audio: does it follow the text, the speed and the fields asked for."""
+
+from __future__ import annotations
+
+from utterwire_conformance.stage import Stage, scenario
+from utterwire_conformance.transcript import Case
+
+__all__ = ["UNSPEAKABLE", "audio_fields", "spoken_texts", "streamed", "unspeakable"]
+
+UNSPEAKABLE = {
+    "full stops": "...",
+    "punctuation of many scripts": "\u2014?!\u2026\u3002\u061f\u00bf\u300c\u300d\u0964",
+    "zero width space": "\u200b",
+    "emoji": "\U0001f600\U0001f680",
+    "flag, skin tone, variation selector": "\U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd \ufe0f",
+    "byte order mark in text": "\ufeff",
+}
+"""Texts with nothing to speak, by what they are."""
+
+
+@scenario()
+async def spoken_texts(stage: Stage) -> None:
+    """Two texts, one of them twice, both together, and one at two speeds."""
+    texts = stage.texts
+    one, two = texts.sample(0), texts.sample(1)
+    check = "audio.speaks_text"
+    async with await stage.session() as session:
+        for name, text, fields in (
+            ("one text", one, {}),
+            ("the same again", one, {}),
+            ("another text", two, {}),
+            ("both texts", f"{one} {two}", {}),
+            ("slow", one, {"speed": 0.5}),
+            ("fast", one, {"speed": 2.0}),
+        ):
+            seq = await session.send(
+                stage.request(text, **fields), case=Case(name, check, "accept")
+            )
+            if not await stage.ended(session, seq):
+                break
+
+
+@scenario()
+async def unspeakable(stage: Stage) -> None:
+    """Texts with nothing to speak, then one with something."""
+    check = "audio.unspeakable"
+    async with await stage.session() as session:
+        for name, text in UNSPEAKABLE.items():
+            seq = await session.send(stage.request(text), case=Case(name, check, "accept"))
+            if not await stage.ended(session, seq):
+                break
+        if not session.dialogue.ended:
+            await stage.speak(session, stage.texts.shortest)
+
+
+@scenario()
+async def streamed(stage: Stage) -> None:
+    """A text of a minute or so: when does its first audio come."""
+    async with await stage.session() as session:
+        text = stage.texts.of_length(1200)
+        seq = await session.send(
+            stage.request(text), case=Case("a long text", "audio.streamed", "accept")
+        )
+        await stage.ended(session, seq)
+
+
+@scenario()
+async def audio_fields(stage: Stage) -> None:
+    """Every field asked for is what `synthesis_start` names; without it, the default."""
+    claims = stage.claims
+    wanted: list[dict[str, object]] = [{}, {"format": "pcm_s16le"}, {"sample_rate": 24_000}]
+    wanted += [{"voice": voice} for voice in sorted(claims.voices or ())[:3]]
+    wanted += [{"sample_rate": rate} for rate in sorted(claims.sample_rates or ())[:4]]
+    async with await stage.session() as session:
+        for fields in wanted:
+            name = ", ".join(f"{key} {value}" for key, value in fields.items()) or "defaults"
+            seq = await session.send(
+                stage.request(stage.texts.shortest, **fields),
+                case=Case(name, "start.fields", "accept"),
+            )
+            if not await stage.ended(session, seq):
+                break
+        # Text outside the Basic Multilingual Plane is counted in code points.
+        wide = f"{stage.texts.shortest} \U0001f600e\u0301\U00020000"
+        if not session.dialogue.ended:
+            seq = await session.send(
+                stage.request(wide), case=Case("wide text", "complete.characters", "accept")
+            )
+            await stage.ended(session, seq)

@@ -1,0 +1,122 @@
+"""Messages in which one thing is special, and how they are played.
+
+Each case names its check and what is legal, so that the transcript explains itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from utterwire_conformance.driver import WebSocketSession
+from utterwire_conformance.stage import Stage, Unplayable
+from utterwire_conformance.transcript import Case
+
+__all__ = ["Special", "accepted", "either", "padded", "play_cases", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A message to send: what it is a case of, how to make it, and the kind of its frame.
+
+    `make` is given an ordinary valid request and returns the message, as an object or as octets.
+    """
+
+    case: Case
+    make: Callable[[dict[str, Any]], dict[str, Any] | bytes]
+    kind: Literal["text", "binary"] = "text"
+
+
+def _make(change: Any) -> Callable[[dict[str, Any]], dict[str, Any] | bytes]:
+    if callable(change):
+        function: Callable[[dict[str, Any]], dict[str, Any] | bytes] = change
+        return function
+    if isinstance(change, dict):
+        return lambda request: request | change
+    octets = change.encode() if isinstance(change, str) else change
+    return lambda _: octets
+
+
+def rejected(
+    check: str, codes: str, name: str, change: Any, *, kind: Literal["text", "binary"] = "text"
+) -> Special:
+    """A message that must be rejected; `codes` are the legal ones, with spaces between."""
+    return Special(Case(name, check, "reject", tuple(codes.split())), _make(change), kind)
+
+
+def accepted(
+    check: str, name: str, change: Any, *, kind: Literal["text", "binary"] = "text"
+) -> Special:
+    """A message that must be accepted."""
+    return Special(Case(name, check, "accept"), _make(change), kind)
+
+
+def either(
+    check: str, codes: str, name: str, change: Any, *, kind: Literal["text", "binary"] = "text"
+) -> Special:
+    """A message that may be accepted, or rejected with one of `codes`."""
+    return Special(Case(name, check, "either", tuple(codes.split())), _make(change), kind)
+
+
+async def play_cases(stage: Stage, specials: Sequence[Special], *, twin: bool = True) -> None:
+    """Play the valid twin, then the cases one after the other, then a valid request again.
+
+    Where a session ends on the way, the case that was not answered is played once more as the
+    first message of a session of its own, so that nothing else can be to blame.
+    """
+    text = stage.texts.shortest
+    session: WebSocketSession | None = await stage.session()
+    assert session is not None
+    try:
+        if twin:
+            first = await stage.speak(session, text)
+            if first.rejections or not first.answered:
+                raise Unplayable("the valid request that goes before was not accepted")
+        for special in specials:
+            if session is not None and await _ended(stage, session):
+                await session.end()
+                session = None
+            if session is not None and await _one(stage, session, special):
+                continue
+            if session is not None:
+                await session.end()
+            session = await stage.session()
+            if not await _one(stage, session, special):
+                await session.end()
+                session = None
+        if session is not None and not await _ended(stage, session):
+            await stage.speak(session, text)
+            await session.say_goodbye()
+    finally:
+        if session is not None:
+            await session.end()
+
+
+async def _ended(stage: Stage, session: WebSocketSession) -> bool:
+    """Whether the endpoint has hung up; a fresh hang-up gets a round trip to show itself."""
+    if session.dialogue.chunks and session.dialogue.chunks[-1].is_terminal:
+        await session.until(lambda: session.dialogue.ended, within=0.02 + 2 * stage.pace.rtt)
+    return session.dialogue.ended or session.dialogue.close_in is not None
+
+
+async def _one(stage: Stage, session: WebSocketSession, special: Special) -> bool:
+    """Send one case and wait for its answer; False where the session ended before that."""
+    message = special.make(stage.request(stage.texts.shortest))
+    seq = await session.send(message, kind=special.kind, case=special.case)
+    utterance = session.utterance(seq)
+    await session.until(lambda: utterance.answered, within=stage.pace.first, stall=stage.pace.stall)
+    if utterance.answered and not utterance.ended:
+        await stage.ended(session, seq)
+    elif not utterance.answered and not session.dialogue.ended:
+        # Silence: a valid request tells whether the endpoint passed the message over.
+        fence = await session.send(stage.request(stage.texts.shortest))
+        await stage.ended(session, fence)
+    return utterance.answered or not session.dialogue.ended
+
+
+def padded(request: dict[str, Any], size: int) -> bytes:
+    """The request as JSON of exactly `size` bytes, made so by an unknown field."""
+    bare = json.dumps(request | {"padding": ""}, ensure_ascii=False).encode()
+    return json.dumps(request | {"padding": "x" * (size - len(bare))}, ensure_ascii=False).encode()

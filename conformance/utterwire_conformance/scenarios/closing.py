@@ -1,0 +1,271 @@
+"""How sessions end: by `close`, by idling, by shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from utterwire_conformance.driver import (
+    ConnectFailed,
+    HttpConnection,
+    WebSocketSession,
+    fetch_status,
+)
+from utterwire_conformance.stage import SMALL_BUFFER, Stage, Unplayable, scenario
+from utterwire_conformance.target import Instance
+from utterwire_conformance.transcript import Case
+
+__all__ = [
+    "close_at_once",
+    "close_drains",
+    "close_frames",
+    "endpoint_closes",
+    "idle",
+    "idle_reset",
+    "shutdown",
+]
+
+_ENDPOINT_CLOSES_WITHIN_S = 7.0
+_LONGEST_IDLE_S = 15.0
+
+
+@scenario()
+async def close_drains(stage: Stage) -> None:
+    """`close` behind two requests and a bad message; more messages behind `close`."""
+    async with await stage.session() as session:
+        dialogue = session.dialogue
+        await session.send(stage.request(stage.texts.sample(0), request_id="one"))
+        await session.send(b"[]")
+        await session.send(stage.request(stage.texts.sample(1), request_id="two"))
+        await session.send({"type": "close"}, case=Case("close", "close.drains", "accept"))
+        later = "close.ignores_later"
+        request = stage.request(stage.texts.shortest, request_id="late")
+        await session.send(request, case=Case("a valid request", later, "either"))
+        await session.send(b"nonsense", case=Case("not JSON", later, "either"))
+        await session.send({"type": "keepalive"}, case=Case("keepalive", later, "either"))
+        await session.send({"type": "close"}, case=Case("a second close", later, "either"))
+        if not await stage.farewell(session):
+            return
+        # What would still come would come before the pong.
+        await session.ping(b"fence")
+        await session.until_pongs(1, 1.0 + 2 * stage.pace.rtt)
+
+
+@scenario()
+async def close_at_once(stage: Stage) -> None:
+    """`close` as the first message; then the client closes."""
+    async with await stage.session() as session:
+        await session.send({"type": "close"}, case=Case("close", "close.session_closed", "accept"))
+        await stage.farewell(session)
+
+
+@scenario(long=True)
+async def endpoint_closes(stage: Stage) -> None:
+    """After `session_closed` the client does nothing: when and how does the endpoint close."""
+    session = await stage.session()
+    async with session:
+        session.answers_close = True
+        await stage.speak(session, stage.texts.shortest)
+        await session.send({"type": "close"})
+        if not await stage.farewell(session):
+            return
+        # Messages now are read and dropped.
+        await session.send(stage.request(stage.texts.shortest))
+        done = await session.until_close(_ENDPOINT_CLOSES_WITHIN_S)
+        if not done and not session.dialogue.ended:
+            session.note(f"waited for the endpoint's close: {_ENDPOINT_CLOSES_WITHIN_S}")
+
+
+@scenario()
+async def close_frames(stage: Stage) -> None:
+    """Close frames of several kinds, also in mid-utterance."""
+    for code in (1000, 1001, None, 4000):
+        session = await stage.session()
+        async with session:
+            if code == 1001:
+                seq = await session.send(stage.request(stage.texts.of_length(400)))
+                await stage.started(session, seq)
+            else:
+                # The round trip shows that the session is up before it is closed.
+                await session.ping(b"up")
+                await session.until_pongs(1, 1.0)
+            await session.send_close(code)
+            await session.say_goodbye(stage.pace.first)
+
+
+def _idle_limit(stage: Stage) -> float:
+    limit = stage.claims.idle_s
+    if limit is None:
+        raise Unplayable("`timeouts.idle_s` is not in the endpoint file, so the limit is not known")
+    if limit > _LONGEST_IDLE_S:
+        raise Unplayable(
+            f"the endpoint's idle limit is {limit:g} s; the suite waits for {_LONGEST_IDLE_S:g} s"
+            " at most"
+        )
+    return limit
+
+
+@scenario(long=True)
+async def idle(stage: Stage) -> None:
+    """A session with one utterance, then nothing; and one with nothing at all but pings."""
+    limit = _idle_limit(stage)
+
+    async def spoken() -> None:
+        async with await stage.session() as session:
+            await stage.speak(session, stage.texts.shortest)
+            session.note(f"idle limit: {limit}")
+            await session.until_farewell(limit * 1.5 + 2.0)
+            session.note("idle: waited")
+
+    async def silent() -> None:
+        async with await stage.session() as session:
+            session.note(f"idle limit: {limit}")
+            for _ in range(4):
+                await session.until_farewell(limit / 3)
+                if session.dialogue.session_closed or session.dialogue.ended:
+                    break
+                await session.ping(b"still here")
+            await session.until_farewell(limit * 0.5 + 2.0)
+            session.note("idle: waited")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(spoken())
+        group.create_task(silent())
+
+
+@scenario(long=True)
+async def idle_reset(stage: Stage) -> None:
+    """Messages of every kind keep a session; so does an utterance that is not ended."""
+    limit = _idle_limit(stage)
+
+    async def kept_by_messages() -> None:
+        async with await stage.session() as session:
+            session.note(f"idle limit: {limit}")
+            messages: list[dict[str, object] | bytes] = [
+                {"type": "keepalive"},
+                b"nonsense",
+                {"type": "keepalive"},
+            ]
+            for message in messages:
+                await session.until_farewell(limit * 0.6)
+                if session.dialogue.session_closed or session.dialogue.ended:
+                    return
+                await session.send(message)
+            session.note(f"kept for: {limit * 1.8}")
+            await stage.speak(session, stage.texts.shortest)
+
+    async def kept_by_utterance() -> None:
+        async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
+            session.note(f"idle limit: {limit}")
+            seq = await stage.hold(session)
+            await asyncio.sleep(limit * 1.3)
+            session.resume()
+            session.note(f"held for: {limit * 1.3}")
+            await stage.ended(session, seq)
+            await stage.speak(session, stage.texts.shortest)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kept_by_messages())
+        group.create_task(kept_by_utterance())
+
+
+@scenario(launches=True, limit_s=90.0)
+async def shutdown(stage: Stage) -> None:
+    """SIGTERM to an instance of its own, with sessions and a request in every state."""
+    instance = await stage.target.launch()
+    deadline = stage.claims.shutdown_s
+    check = "shutdown.going_away"
+    sessions = [
+        await stage.session(instance=instance, receive_buffer=SMALL_BUFFER) for _ in range(3)
+    ]
+    draining, stuck, quiet = sessions
+    http = None
+    try:
+        first = await stage.hold(draining, request_id="running")
+        waiting = await draining.send(stage.request(stage.texts.shortest, request_id="waiting"))
+        await stage.hold(stuck, request_id="stuck")
+        await stage.speak(quiet, stage.texts.shortest, request_id="done")
+        if "http" in stage.claims.profiles:
+            http = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
+            body = stage.request(stage.texts.of_length(4096))
+            octets = _json(body)
+            await http.send("POST", "/invocations", octets, characters=4096)
+            await http.head(within=stage.pace.first)
+            await http.read(within=stage.pace.first, at_least=1)
+            stage.recorder.note("stalls until shutdown is over", http.session)
+        # The request behind must have been read before the signal comes.
+        await draining.ping(b"fence")
+        await asyncio.sleep(0.1 + stage.pace.rtt)
+        for session in sessions:
+            session.note("shutdown: begins")
+        instance.terminate()
+        await _await_draining(stage, instance)
+        late = await draining.send(
+            stage.request(stage.texts.shortest, request_id="late"),
+            case=Case("a new request", check, "reject", ("going_away",)),
+        )
+        await _ask_http_while_draining(stage, instance)
+        draining.resume()
+        await stage.ended(draining, first, waiting, late)
+        limit = deadline if deadline is not None else 20.0
+        await asyncio.gather(*(stage.farewell(session) for session in (draining, quiet)))
+        if limit <= 20.0:
+            await _outlast(stage, stuck, http, limit)
+        for session in sessions:
+            await session.until_close(6.0)
+        code = await instance.wait(10.0)
+        stage.recorder.note(f"exit status: {code}")
+    finally:
+        for session in sessions:
+            await session.end()
+        if http is not None:
+            await http.end()
+        await instance.stop()
+
+
+async def _outlast(
+    stage: Stage, stuck: WebSocketSession, http: HttpConnection | None, limit: float
+) -> None:
+    """Let the endpoint's deadline pass with a reader that is stuck, then read what is left."""
+    began = next(e.t for e in stuck.dialogue.entries if e.text == "shutdown: begins")
+    await asyncio.sleep(max(0.0, began + limit + 0.3 - stuck.now))
+    stuck.note("deadline: over")
+    stuck.resume()
+
+    async def read_http() -> None:
+        if http is not None:
+            await http.read(within=stage.pace.stall)
+
+    await asyncio.gather(
+        read_http(),
+        stage.farewell(stuck),
+    )
+
+
+async def _await_draining(stage: Stage, instance: Instance) -> None:
+    """Wait until the endpoint shows that it heard the signal; not every endpoint can."""
+    for _ in range(20):
+        status = await fetch_status(f"{instance.http_url}/ping", within=1.0)
+        if status != 200:
+            break
+        await asyncio.sleep(0.05)
+
+
+async def _ask_http_while_draining(stage: Stage, instance: Instance) -> None:
+    """`/ping` and a request, over connections of their own."""
+    if "http" not in stage.claims.profiles:
+        return
+    try:
+        async with await stage.http(instance=instance) as connection:
+            stage.recorder.note("draining", connection.session)
+            await connection.send("GET", "/ping")
+            if await connection.head(within=stage.pace.first) is not None:
+                await connection.read(within=stage.pace.stall)
+        case = Case("while draining", "http.retry_after", "reject", ("going_away", "overloaded"))
+        await stage.post(stage.request(stage.texts.shortest), instance=instance, case=case)
+    except ConnectFailed as error:
+        stage.recorder.note(f"draining: no new connection is taken ({error})")
+
+
+def _json(body: dict[str, object]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()

@@ -1,0 +1,195 @@
+"""The HTTP binding (`http.md`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from utterwire_conformance.driver import HttpConnection
+from utterwire_conformance.stage import Stage, Unplayable, scenario
+from utterwire_conformance.transcript import Case
+
+from .accepted import ACCEPTED_GROUPS
+from .cases import padded
+from .rejected import REJECTED_GROUPS
+
+__all__ = [
+    "http_accepts",
+    "http_body_limit",
+    "http_busy",
+    "http_content_types",
+    "http_methods",
+    "http_pings",
+    "http_rejects",
+    "http_streams",
+    "http_unspeakable",
+    "http_whole",
+]
+
+_ID = "héllo 1/\U0001f600"
+
+
+@scenario(profile="http")
+async def http_streams(stage: Stage) -> None:
+    """Streamed answers: by default, asked for, with and without an id."""
+    text = stage.texts.shortest
+    shapes: list[tuple[str, dict[str, Any]]] = [
+        ("text alone", {}),
+        ("stream true", {"stream": True}),
+        ("stream null", {"stream": None}),
+        ("with an id", {"request_id": _ID}),
+        ("with rate and format", {"sample_rate": 24_000, "format": "pcm_s16le", "speed": 1.5}),
+        *((f"voice {voice}", {"voice": voice}) for voice in sorted(stage.claims.voices or ())[:2]),
+    ]
+    for name, fields in shapes:
+        case = Case(name, "http.streams", "accept")
+        await stage.post(stage.request(text, **fields), case=case)
+    long = stage.request(stage.texts.of_length(1200))
+    await stage.post(long, case=Case("a long text", "http.streams", "accept"))
+
+
+@scenario(profile="http")
+async def http_whole(stage: Stage) -> None:
+    """The same texts streamed and whole, with characters outside the BMP."""
+    check = "http.whole"
+    wide = f"{stage.texts.shortest} e\u0301 \U0001f600"
+    for name, text, fields in (
+        ("whole", stage.texts.shortest, {"stream": False}),
+        ("streamed", stage.texts.shortest, {"stream": True}),
+        ("whole, with an id", stage.texts.shortest, {"stream": False, "request_id": _ID}),
+        ("whole, wide characters", wide, {"stream": False}),
+        ("whole, nothing to speak", "...", {"stream": False}),
+        ("whole, longer", stage.texts.of_length(600), {"stream": False}),
+    ):
+        await stage.post(stage.request(text, **fields), case=Case(name, check, "accept"))
+
+
+@scenario(profile="http")
+async def http_unspeakable(stage: Stage) -> None:
+    """Texts with nothing to speak."""
+    from .audio import UNSPEAKABLE
+
+    for name, text in UNSPEAKABLE.items():
+        await stage.post(stage.request(text), case=Case(name, "http.unspeakable", "accept"))
+
+
+@scenario(profile="http")
+async def http_content_types(stage: Stage) -> None:
+    """Bodies of JSON under every `Content-Type`, and under none."""
+    for kind in (
+        "application/json",
+        "application/json; charset=utf-8",
+        "text/plain",
+        "application/octet-stream",
+        "application/x-www-form-urlencoded",
+        None,
+    ):
+        headers = (("Content-Type", kind),) if kind is not None else ()
+        await stage.post(
+            stage.request(stage.texts.shortest),
+            headers=headers,
+            case=Case(kind or "no content type", "http.request_content_type", "accept"),
+        )
+
+
+@scenario(profile="http")
+async def http_rejects(stage: Stage) -> None:
+    """Every kind of invalid request, and a valid one after each kind."""
+    text = stage.texts.shortest
+    await stage.post(stage.request(text), case=Case("the valid twin", "http.survives", "accept"))
+    same = "http.same_validation"
+
+    async def bad(name: str, check: str, codes: tuple[str, ...], message: Any) -> None:
+        await stage.post(message, case=Case(name, check, "reject", codes))
+
+    for group in REJECTED_GROUPS.values():
+        for special in group[:4]:
+            case = special.case
+            message = special.make(stage.request(text))
+            codes = case.codes
+            # Over HTTP every type but `synthesize` is unknown, and a body is never text.
+            await bad(f"{case.check}: {case.name}", same, codes, message)
+        await stage.post(stage.request(text), case=Case("a valid one", "http.survives", "accept"))
+    for kind in ("close", "keepalive", "cancel", "hello", "append", "speak"):
+        message = stage.request(text, type=kind)
+        await bad(f"type {kind}", "http.unknown_type", ("unknown_type",), message)
+    values: tuple[Any, ...] = ("true", 1, 0, [], {})
+    for value in values:
+        message = stage.request(text, stream=value)
+        await bad(f"stream {value!r}", "http.stream_type", ("invalid_request",), message)
+    limit = stage.claims.max_text_chars
+    if limit is not None:
+        message = stage.request(stage.texts.of_length(limit + 1))
+        await bad("text too long", same, ("text_too_long",), message)
+    named = stage.request(text, speed="bad", request_id=_ID)
+    await bad("with an id", "http.error_body", ("invalid_request", "invalid_speed"), named)
+    await stage.post(stage.request(text), case=Case("a valid one", "http.survives", "accept"))
+
+
+@scenario(profile="http")
+async def http_accepts(stage: Stage) -> None:
+    """Peculiar but valid requests are as valid here as in a session."""
+    for group in ACCEPTED_GROUPS.values():
+        for special in group[:3]:
+            if "stream" in special.case.name:
+                continue
+            message = special.make(stage.request(stage.texts.shortest))
+            name = f"{special.case.check}: {special.case.name}"
+            await stage.post(message, case=Case(name, "http.same_validation", "accept"))
+
+
+@scenario(profile="http")
+async def http_methods(stage: Stage) -> None:
+    """Methods that `/invocations` does not have."""
+    for method in ("GET", "PUT", "DELETE", "PATCH"):
+        async with await stage.http() as connection:
+            stage.recorder.case(Case(method, "http.method", "reject"), connection.session)
+            await connection.send(method, "/invocations")
+            await _whole(stage, connection)
+
+
+@scenario(profile="http")
+async def http_pings(stage: Stage) -> None:
+    """`/ping` by GET and by POST."""
+    for method in ("GET", "POST"):
+        async with await stage.http() as connection:
+            await connection.send(method, "/ping")
+            await _whole(stage, connection)
+
+
+@scenario(profile="http")
+async def http_busy(stage: Stage) -> None:
+    """`/ping` while a long utterance is being spoken in a session."""
+    async with await stage.session() as session:
+        seq = await session.send(stage.request(stage.texts.of_length(4096)))
+        if not await stage.started(session, seq):
+            raise Unplayable("no long utterance could be started")
+        async with await stage.http() as connection:
+            await connection.send("GET", "/ping")
+            await _whole(stage, connection)
+        ended = session.utterance(seq).ended
+        state: Literal["ended", "running"] = "ended" if ended else "running"
+        stage.recorder.note(f"busy: {state}", connection.session)
+
+
+@scenario(profile="http")
+async def http_body_limit(stage: Stage) -> None:
+    """A body one byte beyond the message limit, and one at the limit."""
+    limit = stage.claims.max_message_bytes
+    if limit is None:
+        raise Unplayable(
+            "`max_message_bytes` is not in the endpoint file, so the limit is not known"
+        )
+    if limit > 32 * 1024 * 1024:
+        raise Unplayable(f"the endpoint takes bodies of {limit} bytes; that is too much to send")
+    request = stage.request(stage.texts.shortest)
+    check = "http.body_limit"
+    await stage.post(padded(request, limit), case=Case(f"{limit} bytes", check, "accept"))
+    codes = ("text_too_long", "invalid_request")
+    await stage.post(padded(request, limit + 1), case=Case(f"{limit + 1}", check, "reject", codes))
+    await stage.post(padded(request, 4 * limit), case=Case("4 times", check, "reject", codes))
+    await stage.post(request, case=Case("a valid one", "http.survives", "accept"))
+
+
+async def _whole(stage: Stage, connection: HttpConnection) -> None:
+    if await connection.head(within=stage.pace.first) is not None:
+        await connection.read(within=stage.pace.stall)
