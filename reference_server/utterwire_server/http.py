@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
-from utterwire_protocol import Rejection, Synthesize, parse_request
+from utterwire_protocol import Rejection, Request, Synthesize, parse_request
 from utterwire_schemas import ERROR_CODES
 
 from utterwire_server.engines.engine import SpeechRequest
@@ -82,6 +82,7 @@ class Invocation:
         self._guard = asyncio.timeout(None)
         self._interruption = ""
         self._started = False
+        self._request_id: str | None = None
 
     async def run(self) -> None:
         """Answer the request.
@@ -138,8 +139,10 @@ class Invocation:
         request = parse_request(body, self._service.options())
         if isinstance(request, Rejection):
             log_event("request_rejected", code=request.code)
-            await self._refuse(request.code, request.message, request_id=request.request_id)
+            self._request_id = request.request_id
+            await self._refuse(request.code, request.message)
             return
+        self._request_id = request.synthesize.request_id
         listener = asyncio.create_task(self._listen(), name="http-disconnect")
         try:
             await self._speak(request)
@@ -198,14 +201,15 @@ class Invocation:
             pass
         self._interrupt("disconnected")
 
-    async def _speak(self, request: Synthesize) -> None:
+    async def _speak(self, asked: Request) -> None:
+        request = asked.synthesize
         speech = SpeechRequest(request.text, request.voice, request.speed, request.sample_rate)
         began = self._loop.time()
         samples = 0
         outcome = "stopped"
         try:
             async with aclosing(self._service.scheduler.blocks(speech)) as blocks:
-                if request.stream:
+                if asked.stream:
                     first = await anext(blocks, None)
                     await self._start(request, {})
                     block = first
@@ -279,11 +283,10 @@ class Invocation:
         message: str,
         *,
         rejected: bool = True,
-        request_id: str | None = None,
         close: bool = False,
     ) -> None:
         response = error_response(
-            code, message, rejected=rejected, request_id=request_id, close=close
+            code, message, rejected=rejected, request_id=self._request_id, close=close
         )
         await response(self._scope, self._receive, self._send)
 

@@ -14,7 +14,6 @@ from utterwire_protocol import (
     FrameKind,
     MessageRejected,
     Role,
-    SessionEnded,
     SessionState,
     Utterance,
 )
@@ -64,7 +63,7 @@ class Session:
         self._stall: asyncio.Timeout | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: float | None = None
-        self._reason = "disconnected"
+        self._failed = False
         self._rejected = 0
 
     async def run(self) -> None:
@@ -77,14 +76,14 @@ class Session:
                 return
             log_event("session_opened", session=self._id)
             for error in await self._serve():
-                self._reason = "internal"
+                self._failed = True
                 log_event("session_failed", session=self._id, **whereabouts(error))
-            if self._reason == "internal":
+            if self._failed:
                 await self._close(1011)
         log_event(
             "session_closed",
             session=self._id,
-            reason=self._reason,
+            reason="internal" if self._failed else self._connection.end_reason,
             rejected=self._rejected,
             duration_s=round(self._now() - began, 3),
         )
@@ -175,9 +174,7 @@ class Session:
 
     async def _utter(self, utterance: Utterance) -> None:
         connection, seq = self._connection, utterance.seq
-        request = SpeechRequest(
-            utterance.text, utterance.voice, utterance.speed, utterance.sample_rate
-        )
+        request = _request(utterance)
         began = self._now()
         connection.start(seq, began)
         # A timeout without a time: rescheduling it to now stops the utterance at any await.
@@ -198,7 +195,7 @@ class Session:
                         await self._all_written()
             if connection.utterance(seq) is not None:
                 outcome = "completed"
-                connection.complete(seq, self._now(), samples / utterance.sample_rate)
+                connection.complete(seq, self._now(), samples / request.sample_rate)
         except TimeoutError as error:
             if connection.utterance(seq) is not None:
                 outcome = self._fail(seq, error)
@@ -213,7 +210,7 @@ class Session:
                 seq=seq,
                 outcome=outcome,
                 characters=len(utterance.text),
-                audio_s=round(samples / utterance.sample_rate, 3),
+                audio_s=round(samples / request.sample_rate, 3),
                 elapsed_s=round(self._now() - began, 3),
             )
         self._settle()
@@ -242,16 +239,18 @@ class Session:
                 continue
             if not await self._drained():
                 return
-            chunk = connection.next_chunk()
+            chunk = connection.next_chunk(self._now())
             if chunk is not None:
                 if chunk.kind is FrameKind.TEXT:
                     await websocket.send_text(chunk.data.decode())
                 else:
                     await websocket.send_bytes(chunk.data)
             self._written.set()
+            # Handing over the last chunk of an utterance can end the session, or start its clock.
+            self._note(connection.poll_events())
         # The client closes; for one that does not, the reader never returns.
         await asyncio.sleep(CLOSE_AFTER_S)
-        await self._close(1001 if self._reason == "going_away" else 1000)
+        await self._close(1001 if connection.end_reason == "going_away" else 1000)
 
     async def _drained(self) -> bool:
         """Wait until the peer has taken what was written; False if it never does."""
@@ -290,11 +289,9 @@ class Session:
         self._alarm = self._alarm_at = None
         self._note(self._connection.tick(self._now()))
 
-    def _note(self, events: Iterable[Event] | None) -> None:
-        for event in events or ():
-            if isinstance(event, SessionEnded):
-                self._reason = event.reason
-            elif isinstance(event, MessageRejected):
+    def _note(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, MessageRejected):
                 self._rejected += 1
         self._settle()
 
@@ -320,3 +317,16 @@ class Session:
                 self._alarm.cancel()
             self._alarm_at = deadline
             self._alarm = None if deadline is None else self._loop.call_at(deadline, self._tick)
+
+
+def _request(utterance: Utterance) -> SpeechRequest:
+    """What the engine is asked for. The core has filled in every default."""
+    assert utterance.voice is not None
+    assert utterance.speed is not None
+    assert utterance.sample_rate is not None
+    return SpeechRequest(
+        text=utterance.text,
+        voice=utterance.voice,
+        speed=utterance.speed,
+        sample_rate=utterance.sample_rate,
+    )

@@ -1,0 +1,217 @@
+"""Real servers in the test's own loop, and a client with control of every frame."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import gc
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from utterwire_server.engines import Engine, ToneEngine
+from utterwire_server.runner import Runner, listen
+from utterwire_server.service import Service
+from utterwire_server.settings import Settings
+from websockets.frames import Frame, Opcode
+
+WAIT_S = 20.0
+
+
+@dataclass
+class Server:
+    """A server that runs in this loop."""
+
+    service: Service
+    runner: Runner
+    port: int
+    running: asyncio.Task[int]
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/invocations-bidirectional-stream"
+
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass
+class Peer:
+    """A client that sends and receives single frames."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    status: int
+    headers: str
+    frames: list[tuple[Opcode, bytes]] = field(default_factory=list)
+
+    def send(self, data: bytes | str, *, opcode: Opcode | None = None, fin: bool = True) -> None:
+        if isinstance(data, str):
+            opcode, data = opcode or Opcode.TEXT, data.encode()
+        self.write(
+            Frame(Opcode.BINARY if opcode is None else opcode, data, fin).serialize(mask=True)
+        )
+
+    def say(self, **fields: Any) -> None:
+        self.send(json.dumps(fields))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> tuple[Opcode, bytes]:
+        """The next frame; the end of the stream reads as a close frame without a code."""
+        async with asyncio.timeout(WAIT_S):
+            try:
+                first, second = await self.reader.readexactly(2)
+                length = second & 127
+                if length > 125:
+                    size = 2 if length == 126 else 8
+                    length = int.from_bytes(await self.reader.readexactly(size))
+                data = await self.reader.readexactly(length)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return Opcode.CLOSE, b"eof"
+        assert first & 0x80, "chunks are never fragmented"
+        got = Opcode(first & 15), data
+        self.frames.append(got)
+        return got
+
+    async def control(self) -> dict[str, Any]:
+        """The next control message; audio on the way is kept in ``frames``."""
+        while True:
+            opcode, data = await self.frame()
+            assert opcode is not Opcode.CLOSE, f"closed: {data!r}"
+            if opcode is Opcode.TEXT:
+                message = json.loads(data)
+                assert isinstance(message, dict)
+                return message
+
+    async def until(self, kind: str) -> dict[str, Any]:
+        """The next control message of the given type."""
+        while (message := await self.control())["type"] != kind:
+            pass
+        return message
+
+    async def closed(self) -> int | None:
+        """The code of the close frame that comes; None if the stream ends without one."""
+        while True:
+            opcode, data = await self.frame()
+            if opcode is Opcode.CLOSE:
+                return None if data == b"eof" else int.from_bytes(data[:2])
+
+    def audio(self) -> bytes:
+        """All audio received so far."""
+        return b"".join(data for opcode, data in self.frames if opcode is Opcode.BINARY)
+
+    async def leave(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], Any]:
+    """``await eventually(condition)`` returns once the condition holds."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():  # noqa: ASYNC110 - nothing announces these
+                await asyncio.sleep(0.001)
+
+    return wait
+
+
+@pytest.fixture
+async def start(eventually: Any) -> AsyncIterator[Start]:
+    """``await start(engine, **settings)`` gives a running `Server`; it is stopped at the end.
+
+    When all servers have stopped, no task that they made is left.
+    """
+    before = asyncio.all_tasks()
+    servers: list[Server] = []
+
+    async def begin(engine: Engine | None = None, *, ready: bool = True, **settings: Any) -> Server:
+        made = Settings(**{"shutdown_timeout_s": 0.0, **settings})
+        service = Service(made, engine or ToneEngine())
+        sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
+        port = sock.getsockname()[1]
+        runner = Runner(service, sock)
+        server = Server(service, runner, port, asyncio.create_task(runner.run()))
+        servers.append(server)
+        if ready:
+            await eventually(lambda: service.ready)
+        return server
+
+    yield begin
+    for server in servers:
+        server.runner.stop()
+        async with asyncio.timeout(WAIT_S):
+            await server.running
+        assert server.service.guests == 0
+        assert server.service.scheduler.speaking == server.service.scheduler.computing == 0
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not left, f"tasks left behind: {left}"
+    gc.collect()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[..., Any]]:
+    """``await connect(server)`` opens a session and gives a `Peer`."""
+    peers: list[Peer] = []
+
+    async def open_peer(
+        server: Server,
+        path: str = "/invocations-bidirectional-stream",
+        *,
+        headers: str = "",
+        receive_buffer: int | None = None,
+    ) -> Peer:
+        sock = socket.socket()
+        sock.setblocking(False)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.port))
+        limit = 2**16 if receive_buffer is None else max(receive_buffer, 1_024)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=limit)
+        key = base64.b64encode(os.urandom(16)).decode()
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Version: 13\r\n{headers}\r\n".encode()
+        )
+        async with asyncio.timeout(WAIT_S):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        peer = Peer(reader, writer, int(head.split(" ", 2)[1]), head.lower())
+        peers.append(peer)
+        return peer
+
+    yield open_peer
+    for peer in peers:
+        await peer.leave()
+
+
+@pytest.fixture
+def log_lines() -> Any:
+    """Every event logged during the test, as (event, fields)."""
+    lines: list[tuple[str, dict[str, Any]]] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append((record.getMessage(), getattr(record, "fields", {})))
+
+    logger = logging.getLogger("utterwire")
+    keeper, level = Keeper(), logger.level
+    logger.addHandler(keeper)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.removeHandler(keeper)
+    logger.setLevel(level)

@@ -1,0 +1,197 @@
+"""The command line: one line and a status for whatever is wrong."""
+
+from __future__ import annotations
+
+import builtins
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from utterwire_server import cli, runner
+from utterwire_server.engines import Engine
+from utterwire_server.settings import Settings
+
+Served = list[tuple[Settings, Engine, socket.socket]]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """What would have been served; nothing is."""
+    calls: Served = []
+
+    def serve(settings: Settings, engine: Engine, sock: socket.socket) -> int:
+        sock.close()
+        calls.append((settings, engine, sock))
+        return 0
+
+    monkeypatch.setattr(runner, "serve", serve)
+    return calls
+
+
+@pytest.mark.parametrize("command", [[], ["serve"]])
+def test_defaults(served: Served, command: list[str]) -> None:
+    assert cli.main([*command, "--port", "0"]) == 0
+    settings, engine, _ = served[0]
+    assert settings == Settings()
+    assert engine.name == "tone"
+
+
+def test_flags_reach_the_settings(served: Served) -> None:
+    flags = {
+        "--max-text-chars": "5000",
+        "--max-message-bytes": "70000",
+        "--max-request-id-chars": "200",
+        "--max-waiting": "9",
+        "--max-sessions": "3",
+        "--idle-timeout": "1.5",
+        "--stall-timeout": "2.5",
+        "--shutdown-timeout": "0",
+        "--block-timeout": "4",
+        "--body-timeout": "5",
+        "--send-buffer-bytes": "8192",
+        "--profiles": "core, http",
+        "--engine": "faulty",
+        "--fail-after": "2",
+        "--rtf": "0.5",
+        "--port": "0",
+    }
+    assert cli.main([part for flag in flags.items() for part in flag]) == 0
+    settings, engine, _ = served[0]
+    assert settings == Settings(
+        profiles=frozenset({"core", "http"}),
+        max_text_chars=5_000,
+        max_message_bytes=70_000,
+        max_request_id_chars=200,
+        max_waiting=9,
+        max_sessions=3,
+        idle_timeout_s=1.5,
+        stall_timeout_s=2.5,
+        shutdown_timeout_s=0.0,
+        block_timeout_s=4.0,
+        body_timeout_s=5.0,
+        send_buffer_bytes=8_192,
+    )
+    assert (engine.name, vars(engine)["blocks"], vars(engine)["real_time_factor"]) == (
+        "faulty",
+        2,
+        0.5,
+    )
+
+
+def test_the_environment_sets_what_no_flag_does(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTTERWIRE_PORT", "0")
+    monkeypatch.setenv("UTTERWIRE_IDLE_TIMEOUT", "7")
+    monkeypatch.setenv("UTTERWIRE_MAX_WAITING", "11")
+    assert cli.main(["--max-waiting", "12"]) == 0
+    assert (served[0][0].idle_timeout_s, served[0][0].max_waiting) == (7.0, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "eighty"], "argument --port: 'eighty' is not a whole number"),
+        (["--port", "65536"], "65536 is not a port"),
+        (["--port", "-1"], "-1 is not a port"),
+        (["--rtf", "fast"], "'fast' is not a number"),
+        (["--rtf", "-1"], "real-time factor"),
+        (["--idle-timeout", "0"], "idle_timeout_s is 0"),
+        (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
+        (["--engine", "festival"], "no engine 'festival'"),
+        (["--engine", "no_such_module:make"], "cannot be imported"),
+        (["--engine", "faulty", "--fail-after", "-1"], "cannot fail after -1"),
+        (["--profiles", "telepathy"], "no profile 'telepathy'"),
+        (["--profiles", "http"], "without core"),
+        (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--por=1"], "unrecognized arguments"),
+        (["sing"], "invalid choice"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    served: Served, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert cli.main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("utterwire-server: ")
+    assert told.err.count("\n") == 1
+    assert words in told.err
+    assert not served
+
+
+def test_a_mistake_in_the_environment_names_the_variable(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UTTERWIRE_PORT", "eighty")
+    assert cli.main([]) == 2
+    assert "environment UTTERWIRE_PORT: 'eighty' is not a whole number" in capsys.readouterr().err
+
+
+def test_an_address_in_use_is_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["--port", str(port)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: " in told
+
+
+@pytest.mark.parametrize("host", ["not a host", "x" * 300, "999.1.1.1"])
+def test_a_host_that_cannot_be(
+    served: Served, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    assert cli.main(["--host", host, "--port", "0"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_help_names_each_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for flag in ("--host", "--port", "--engine", "--idle-timeout", "UTTERWIRE_"):
+        assert flag in told
+
+
+def _without(missing: str) -> Callable[..., Any]:
+    real = builtins.__import__
+
+    def find(name: str, *rest: Any, **named: Any) -> Any:
+        if name.startswith("utterwire_server."):
+            raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+        return real(name, *rest, **named)
+
+    return find
+
+
+@pytest.mark.parametrize(
+    "missing", ["starlette", "uvicorn", "numpy", "websockets.server", "httptools"]
+)
+def test_a_missing_extra_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    monkeypatch.setattr(builtins, "__import__", _without(missing))
+    assert cli.main([]) == 2
+    told = capsys.readouterr().err
+    assert (
+        told == f"utterwire-server: {missing} is not installed; pip install 'utterwire[server]'\n"
+    )
+
+
+def test_a_fault_of_our_own_is_not_called_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "__import__", _without("utterwire_server.gone"))
+    with pytest.raises(ModuleNotFoundError):
+        cli.main([])
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address_can_be_listened_on(served: Served) -> None:
+    assert cli.main(["--host", "::1", "--port", "0"]) == 0

@@ -1,0 +1,451 @@
+"""`POST /invocations` and the small routes around it, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
+from utterwire_server.pcm import encode_pcm_s16le
+
+LONG = "A long story about nothing at all. " * 40
+STORY = (LONG * 3)[:4_096]
+
+
+async def spoken(text: str, voice: str = "alto", speed: float = 1.0, rate: int = 24_000) -> bytes:
+    request = SpeechRequest(text, voice, speed, rate)
+    return b"".join([encode_pcm_s16le(b.samples) async for b in ToneEngine().synthesize(request)])
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=20, trust_env=False) as made:
+        yield made
+
+
+class HeldEngine(ToneEngine):
+    """Makes a block each time the test lets it."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Semaphore(0)
+        self.open_streams = 0
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+        self.open_streams += 1
+        try:
+            async with aclosing(super().synthesize(request)) as stream:
+                async for block in stream:
+                    await self.gate.acquire()
+                    yield block
+        finally:
+            self.open_streams -= 1
+
+
+async def raw(server: Any, request: bytes, *, eof: bool = False) -> tuple[Any, Any]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(request)
+    if eof:
+        writer.write_eof()
+    return reader, writer
+
+
+def post(body: bytes, headers: str = "") -> bytes:
+    return (
+        f"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+    ).encode() + body
+
+
+@pytest.mark.parametrize("stream", [{}, {"stream": True}, {"stream": None}])
+async def test_audio_is_streamed(
+    start: Any, client: httpx.AsyncClient, stream: dict[str, Any]
+) -> None:
+    server = await start()
+    asked = {
+        "text": "Hello.",
+        "voice": "ténor",
+        "sample_rate": 8_000,
+        "request_id": "ü 1~",
+        **stream,
+    }
+    answer = await client.post(f"{server.http}/invocations", json=asked)
+    assert answer.status_code == 200
+    assert answer.content == await spoken("Hello.", "ténor", 1.0, 8_000)
+    assert answer.headers["content-type"] == "audio/pcm;rate=8000;channels=1"
+    assert answer.headers["transfer-encoding"] == "chunked"
+    assert "content-length" not in answer.headers
+    assert answer.headers["utterwire-sample-rate"] == "8000"
+    assert answer.headers["utterwire-format"] == "pcm_s16le"
+    assert answer.headers["utterwire-voice"] == "t%C3%A9nor"
+    assert answer.headers["utterwire-request-id"] == "%C3%BC%201~"
+    assert unquote(answer.headers["utterwire-request-id"]) == "ü 1~"
+
+
+async def test_audio_in_one_body(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start()
+    answer = await client.post(
+        f"{server.http}/invocations", json={"text": "Hello.", "stream": False}
+    )
+    audio = await spoken("Hello.")
+    assert answer.status_code == 200
+    assert answer.content == audio
+    assert answer.headers["content-length"] == str(len(audio))
+    assert "transfer-encoding" not in answer.headers
+    assert float(answer.headers["utterwire-duration-s"]) == pytest.approx(
+        len(audio) / 48_000, abs=0.001
+    )
+    assert answer.headers["utterwire-audio-bytes"] == str(len(audio))
+    assert answer.headers["utterwire-characters"] == "6"
+    assert "utterwire-request-id" not in answer.headers
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_nothing_to_speak(start: Any, client: httpx.AsyncClient, stream: bool) -> None:
+    server = await start()
+    answer = await client.post(f"{server.http}/invocations", json={"text": "...", "stream": stream})
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"", 400, "invalid_json"),
+        (b"{", 400, "invalid_json"),
+        (b'{"text": NaN}', 400, "invalid_json"),
+        (b"\xff", 400, "invalid_utf8"),
+        (b"[]", 400, "not_an_object"),
+        (b"{}", 400, "missing_text"),
+        (b'{"text": null}', 400, "missing_text"),
+        (b'{"text": " "}', 400, "empty_text"),
+        (b'{"text": "a", "type": "close"}', 400, "unknown_type"),
+        (b'{"text": "a", "type": "cancel"}', 400, "unknown_type"),
+        (b'{"text": "a", "type": "append"}', 400, "unknown_type"),
+        (b'{"text": "a", "type": 1}', 400, "invalid_request"),
+        (b'{"text": "a", "voice": "nobody"}', 400, "invalid_voice"),
+        (b'{"text": "a", "speed": 9}', 400, "invalid_speed"),
+        (b'{"text": "a", "sample_rate": 1}', 400, "unsupported_sample_rate"),
+        (b'{"text": "a", "format": "mp3"}', 400, "unsupported_format"),
+        (b'{"text": "a", "stream": 1}', 400, "invalid_request"),
+        (b'{"text": "a", "stream": "false"}', 400, "invalid_request"),
+        (b'{"text": "a", "request_id": ""}', 400, "invalid_request"),
+        (json.dumps({"text": "a" * 4_097}).encode(), 413, "text_too_long"),
+    ],
+)
+async def test_a_refusal(
+    start: Any, client: httpx.AsyncClient, body: bytes, status: int, code: str
+) -> None:
+    server = await start()
+    answer = await client.post(f"{server.http}/invocations", content=body)
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/json"
+    assert (told["type"], told["retryable"], told["rejected"]) == ("error", False, True)
+    assert told["message"]
+    assert "seq" not in told
+    assert (await client.post(f"{server.http}/invocations", json={"text": "a"})).status_code == 200
+
+
+async def test_a_refusal_names_the_request(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start()
+    asked = {"text": "a", "voice": "nobody", "request_id": "r"}
+    assert (await client.post(f"{server.http}/invocations", json=asked)).json()["request_id"] == "r"
+    asked = {"text": "a", "request_id": ""}
+    assert "request_id" not in (await client.post(f"{server.http}/invocations", json=asked)).json()
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "audio/wav", None])
+async def test_any_content_type_will_do(
+    start: Any, client: httpx.AsyncClient, kind: str | None
+) -> None:
+    server = await start()
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = await client.post(
+        f"{server.http}/invocations", content=b'{"text": "a"}', headers=headers
+    )
+    assert answer.status_code == 200
+
+
+async def test_audio_leaves_as_it_is_made(start: Any, eventually: Any) -> None:
+    engine = HeldEngine()
+    server = await start(engine)
+    reader, writer = await raw(server, post(json.dumps({"text": LONG}).encode()))
+    engine.gate.release()
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b"200 OK" in head
+    size = int(await reader.readuntil(b"\r\n"), 16)
+    assert await reader.readexactly(size) == (await spoken(LONG))[:size]
+    writer.transport.abort()
+    async with asyncio.timeout(10):
+        await eventually(lambda: not (engine.open_streams or server.service.guests))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_the_engine(
+    start: Any, stream: bool, eventually: Any
+) -> None:
+    engine = HeldEngine()
+    server = await start(engine)
+    _, writer = await raw(server, post(json.dumps({"text": LONG, "stream": stream}).encode()))
+    async with asyncio.timeout(10):
+        await eventually(lambda: engine.open_streams)
+        writer.transport.abort()
+        await eventually(lambda: not (engine.open_streams or server.service.guests))
+    assert server.service.scheduler.computing == 0
+
+
+@pytest.mark.parametrize(("blocks", "stream"), [(0, True), (0, False), (3, False)])
+async def test_a_failure_before_the_first_byte_is_a_status(
+    start: Any, client: httpx.AsyncClient, blocks: int, stream: bool
+) -> None:
+    server = await start(FaultyEngine(blocks))
+    asked = {"text": "Hello there.", "stream": stream, "request_id": "r"}
+    answer = await client.post(f"{server.http}/invocations", json=asked)
+    told = answer.json()
+    assert (answer.status_code, told["code"], told["retryable"]) == (500, "synthesis_failed", True)
+    assert told["request_id"] == "r"
+    assert "rejected" not in told
+
+
+async def test_a_failure_after_the_first_byte_breaks_the_body_off(
+    start: Any, log_lines: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start(FaultyEngine(3))
+    reader, writer = await raw(server, post(b'{"text": "Hello there."}'))
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not answer.endswith(b"0\r\n\r\n")
+    body = answer.partition(b"\r\n\r\n")[2]
+    audio = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        audio += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    assert audio
+    assert (await spoken("Hello there.")).startswith(audio)
+    writer.close()
+    assert [f["outcome"] for e, f in log_lines if e == "request"] == ["failed"]
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
+
+
+async def test_a_hanging_engine_is_given_up(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start(FaultyEngine(0, hang=True), block_timeout_s=0.1)
+    answer = await client.post(f"{server.http}/invocations", json={"text": "Hello."})
+    assert (answer.status_code, answer.json()["code"]) == (500, "synthesis_failed")
+
+
+@pytest.mark.parametrize("size", [65_537, 3_000_000])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_beyond_the_limit(
+    start: Any, client: httpx.AsyncClient, size: int, chunked: bool
+) -> None:
+    server = await start(max_message_bytes=65_536)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for at in range(0, size, 65_536):
+            yield b" " * min(65_536, size - at)
+
+    content: Any = parts() if chunked else b" " * size
+    answer = await client.post(f"{server.http}/invocations", content=content)
+    assert (answer.status_code, answer.json()["code"]) == (413, "text_too_long")
+    assert (await client.post(f"{server.http}/invocations", json={"text": "a"})).status_code == 200
+
+
+async def test_a_body_at_the_limit(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start(max_message_bytes=65_536)
+    body = b'{"text": "a"}'.ljust(65_536)
+    assert (await client.post(f"{server.http}/invocations", content=body)).status_code == 200
+
+
+async def test_a_body_beyond_the_limit_is_not_asked_for(start: Any) -> None:
+    server = await start(max_message_bytes=65_536)
+    head = post(b"", "Expect: 100-continue\r\n").replace(b"Length: 0", b"Length: 70000")
+    reader, writer = await raw(server, head)
+    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413")
+    writer.close()
+
+
+async def test_a_body_without_end_is_not_read_for_ever(
+    start: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
+    monkeypatch.setattr("utterwire_server.http.DISCARD_BYTES", 200_000)
+    server = await start(max_message_bytes=65_536)
+    reader, writer = await raw(
+        server, b"POST /invocations HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+
+    async def feed() -> None:
+        while True:
+            writer.write(b"10000\r\n" + b" " * 65_536 + b"\r\n")
+            await writer.drain()
+
+    feeding = asyncio.create_task(feed())
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413")
+    async with asyncio.timeout(10):
+        await eventually(lambda: not server.service.guests)
+    feeding.cancel()
+    await asyncio.wait({feeding})
+    writer.transport.abort()
+
+
+async def test_a_body_that_does_not_come(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start(body_timeout_s=0.1)
+    reader, writer = await raw(server, post(b'{"text": "a"}')[:-3])
+    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+async def test_a_client_that_leaves_in_its_body(start: Any, eventually: Any) -> None:
+    server = await start()
+    _, writer = await raw(server, post(b'{"text": "a"}')[:-3])
+    async with asyncio.timeout(10):
+        await eventually(lambda: server.service.guests)
+        writer.transport.abort()
+        await eventually(lambda: not server.service.guests)
+
+
+async def test_a_stalled_client_is_dropped(
+    start: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
+    monkeypatch.setattr("utterwire_server.wire.LINGER_S", 0.1)
+    server = await start(stall_timeout_s=0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1_024)
+    writer.write(post(json.dumps({"text": STORY}).encode()))
+    async with asyncio.timeout(20):
+        await eventually(lambda: any(event == "request_cut_off" for event, _ in log_lines))
+        await eventually(lambda: not server.runner._server.server_state.connections)
+    assert [f["reason"] for e, f in log_lines if e == "request_cut_off"] == ["stalled"]
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await reader.readexactly(10**8)
+    writer.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "PATCH"])
+async def test_other_methods(start: Any, client: httpx.AsyncClient, method: str) -> None:
+    server = await start()
+    answer = await client.request(method, f"{server.http}/invocations")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+async def test_ping(start: Any, client: httpx.AsyncClient, method: str) -> None:
+    server = await start()
+    assert (await client.request(method, f"{server.http}/ping")).status_code == 200
+
+
+async def test_ping_while_the_engine_is_busy(
+    start: Any, client: httpx.AsyncClient, eventually: Any
+) -> None:
+    engine = HeldEngine()
+    server = await start(engine)
+    asking = asyncio.create_task(client.post(f"{server.http}/invocations", json={"text": "Hi."}))
+    await eventually(lambda: server.service.scheduler.computing)
+    assert (await client.get(f"{server.http}/ping")).status_code == 200
+    assert not asking.done()
+    engine.gate = asyncio.Semaphore(100)
+    asking.cancel()
+    await asyncio.wait({asking})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("POST", "/invocations/", 404),
+        ("GET", "/ping/", 404),
+        ("DELETE", "/ping", 405),
+        ("GET", "/invocations-bidirectional-stream", 426),
+        ("POST", "/invocations-bidirectional-stream", 405),
+    ],
+)
+async def test_other_paths(
+    start: Any, client: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    server = await start()
+    answer = await client.request(method, server.http + path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["error"]
+
+
+async def test_without_the_profile_there_is_no_route(start: Any, client: httpx.AsyncClient) -> None:
+    server = await start(profiles=frozenset({"core"}))
+    assert (await client.post(f"{server.http}/invocations", json={"text": "a"})).status_code == 404
+
+
+async def test_no_capacity(
+    start: Any, connect: Any, client: httpx.AsyncClient, eventually: Any
+) -> None:
+    server = await start(max_sessions=1)
+    peer = await connect(server)
+    assert peer.status == 101
+    answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+    assert answer.json()["retryable"] is True
+    assert int(answer.headers["retry-after"]) >= 0
+    other = await connect(server)
+    assert other.status == 503
+    assert "retry-after" in other.headers
+    assert (await client.get(f"{server.http}/ping")).status_code == 200
+    await peer.leave()
+    async with asyncio.timeout(10):
+        await eventually(lambda: not server.service.guests)
+    assert (await client.post(f"{server.http}/invocations", json={"text": "a"})).status_code == 200
+
+
+class SlowStarter(ToneEngine):
+    """Loads when the test says so, or fails to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stopped = False
+
+    async def start(self) -> None:
+        await self.loaded
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+async def test_not_ready_until_the_engine_is(
+    start: Any, connect: Any, client: httpx.AsyncClient, eventually: Any
+) -> None:
+    engine = SlowStarter()
+    server = await start(engine, ready=False)
+    assert (await client.get(f"{server.http}/ping")).status_code == 503
+    answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "going_away")
+    assert "retry-after" in answer.headers
+    assert (await connect(server)).status == 503
+    engine.loaded.set_result(None)
+    await eventually(lambda: server.service.ready)
+    assert (await client.get(f"{server.http}/ping")).status_code == 200
+    server.runner.stop()
+    assert await server.running == 0
+    assert engine.stopped
+
+
+async def test_an_engine_that_cannot_start_ends_the_server(start: Any, log_lines: Any) -> None:
+    engine = SlowStarter()
+    engine.loaded.set_exception(RuntimeError("no weights"))
+    server = await start(engine, ready=False)
+    assert await server.running == 1
+    assert "engine_failed" in [event for event, _ in log_lines]
+
+
+async def test_a_server_can_stop_while_its_engine_loads(start: Any) -> None:
+    engine = SlowStarter()
+    server = await start(engine, ready=False)
+    server.runner.stop()
+    assert await server.running == 0
+    assert engine.stopped

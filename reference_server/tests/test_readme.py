@@ -1,0 +1,40 @@
+"""What the README shows works, and the tables there are the flags there are."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from utterwire_server import cli
+from utterwire_server.engines import load_engine
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+async def test_an_engine_of_ones_own(
+    start: Any, connect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "my_engine.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        peer = await connect(await start(load_engine("my_engine:HumEngine")))
+    finally:
+        sys.modules.pop("my_engine", None)
+    peer.say(text="Hum.")
+    done = await peer.until("synthesis_complete")
+    assert done["audio_bytes"] == 4 * 960 * 2
+
+
+def test_each_flag_is_told_with_its_default() -> None:
+    told = dict(re.findall(r"^\| `--([a-z-]+)` \| ([^|]+) \|", README, re.MULTILINE))
+    flags = {name: default for name, _, default, _ in cli._flags()}
+    assert set(told) == set(flags)
+    for name, default in flags.items():
+        if isinstance(default, frozenset):
+            continue
+        shown = f"{default:g}" if isinstance(default, float) and default else str(default)
+        assert told[name].strip() == shown, name

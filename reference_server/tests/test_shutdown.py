@@ -1,0 +1,219 @@
+"""An orderly end: in this loop by ``stop``, and in a process of its own by real signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from utterwire_server import service as service_module
+from utterwire_server import session as session_module
+from utterwire_server.engines import FaultyEngine, ToneEngine
+from websockets.frames import Opcode
+
+LONG = "A long story about nothing at all. " * 40
+STORY = (LONG * 3)[:4_096]
+
+
+async def test_what_runs_is_spoken_to_its_end(start: Any, connect: Any) -> None:
+    server = await start(ToneEngine(0.2), shutdown_timeout_s=20.0)
+    busy, idle = await connect(server), await connect(server)
+    busy.say(text="A sentence that takes a while.")
+    busy.say(text="And one that waits.")
+    await busy.until("synthesis_start")
+    server.runner.stop()
+    assert (await idle.control())["reason"] == "going_away"
+    assert (await connect(server)).status == 503
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"{server.http}/ping")).status_code == 503
+        answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "going_away")
+    busy.say(text="Too late.")
+    assert (await busy.until("synthesis_complete"))["seq"] == 1
+    assert (await busy.until("synthesis_complete"))["seq"] == 2
+    error = await busy.control()
+    assert (error["code"], error["seq"], error["rejected"]) == ("going_away", 3, True)
+    assert (await busy.control())["reason"] == "going_away"
+    for peer in (busy, idle):
+        peer.send(b"\x03\xe8", opcode=Opcode.CLOSE)
+        assert await peer.closed() == 1000
+    assert await server.running == 0
+
+
+async def test_what_cannot_finish_is_ended(
+    start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "CLOSE_AFTER_S", 0.1)
+    server = await start(FaultyEngine(2, hang=True), shutdown_timeout_s=0.3)
+    peer = await connect(server)
+    peer.say(text="Never done.")
+    peer.say(text="Never begun.")
+    await peer.until("synthesis_start")
+    server.runner.stop()
+    errors = [await peer.until("error") for _ in range(2)]
+    assert [(m["seq"], m["code"]) for m in errors] == [(1, "going_away"), (2, "going_away")]
+    assert not any("rejected" in m for m in errors)
+    assert (await peer.control())["reason"] == "going_away"
+    assert await peer.closed() == 1001
+    assert await server.running == 0
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+async def test_a_request_that_cannot_finish_is_cut_off(
+    start: Any, blocks: int, eventually: Any
+) -> None:
+    server = await start(FaultyEngine(blocks, hang=True), shutdown_timeout_s=0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    body = b'{"text": "Never done."}'
+    writer.write(
+        b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+    await eventually(lambda: server.service.scheduler.computing)
+    if blocks:
+        await reader.readuntil(b"\r\n\r\n")
+    server.runner.stop()
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    if blocks:
+        assert not answer.endswith(b"0\r\n\r\n")
+    else:
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"retry-after" in answer.lower()
+        told = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert told["code"] == "going_away"
+        assert "rejected" not in told
+    writer.close()
+    assert await server.running == 0
+
+
+async def test_a_client_that_never_leaves_holds_nobody_up(
+    start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither reads nor closes."""
+    monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(service_module, "CLOSE_AFTER_S", 0.1)
+    monkeypatch.setattr("utterwire_server.wire.LINGER_S", 0.1)
+    server = await start(shutdown_timeout_s=0.2)
+    peer = await connect(server, receive_buffer=4_096)
+    peer.say(text=STORY)
+    await peer.until("synthesis_start")
+    server.runner.stop()
+    async with asyncio.timeout(10):
+        assert await server.running == 0
+
+
+async def test_stopping_twice_gives_up_draining(start: Any, connect: Any) -> None:
+    server = await start(FaultyEngine(0, hang=True), shutdown_timeout_s=60.0)
+    peer = await connect(server)
+    peer.say(text="Never done.")
+    await peer.until("synthesis_start")
+    server.runner.stop()
+    await asyncio.sleep(0)
+    server.runner.stop()
+    async with asyncio.timeout(10):
+        assert await server.running == 128 + signal.SIGTERM
+
+
+@dataclass
+class Process:
+    """``utterwire-server`` as a process of its own."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    lines: list[dict[str, Any]]
+    reading: asyncio.Task[None]
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(20):
+            status = await self.process.wait()
+            await self.reading
+        return status
+
+
+@pytest.fixture
+async def launch() -> AsyncIterator[Any]:
+    """``await launch(*flags)`` starts a server process and waits until it is ready."""
+    processes: list[Process] = []
+
+    async def begin(*flags: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "utterwire_server", "serve", "--port", "0", *flags,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )  # fmt: skip
+        assert process.stderr is not None
+        lines: list[dict[str, Any]] = []
+        stream = process.stderr
+
+        async def follow() -> None:
+            async for line in stream:
+                lines.append(json.loads(line))  # noqa: PERF401 - as they come
+
+        while not lines or lines[-1]["event"] != "ready":
+            line = await stream.readline()
+            assert line, "the server ended before it was ready"
+            lines.append(json.loads(line))
+        started = Process(process, lines[0]["port"], lines, asyncio.create_task(follow()))
+        processes.append(started)
+        return started
+
+    yield begin
+    for started in processes:
+        if started.process.returncode is None:
+            started.process.kill()
+        await started.ended()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_in_mid_utterance(launch: Any, connect: Any, number: signal.Signals) -> None:
+    server = await launch("--rtf", "0.2")
+    assert server.lines[0]["event"] == "listening"
+    assert server.lines[0]["max_waiting"] == 16
+    busy, idle = await connect(server), await connect(server)
+    busy.say(text="A sentence that takes a while.", request_id="secret-id")
+    await busy.until("synthesis_start")
+    server.process.send_signal(number)
+    assert (await idle.control())["reason"] == "going_away"
+    busy.say(text="Too late.")
+    assert (await busy.until("synthesis_complete"))["audio_bytes"] == len(busy.audio()) > 0
+    assert (await busy.control())["code"] == "going_away"
+    assert (await busy.control())["reason"] == "going_away"
+    for peer in (busy, idle):
+        peer.send(b"\x03\xe8", opcode=Opcode.CLOSE)
+        assert await peer.closed() == 1000
+    assert await server.ended() == 0
+    events = [line["event"] for line in server.lines]
+    assert {"signal", "draining", "stopped"} <= set(events)
+    assert "library" not in events
+    assert "sentence" not in repr(server.lines)
+    assert "secret-id" not in repr(server.lines)
+
+
+async def test_the_endpoint_closes_with_1001_on_shutdown(launch: Any, connect: Any) -> None:
+    server = await launch()
+    peer = await connect(server)
+    server.process.send_signal(signal.SIGTERM)
+    assert (await peer.control())["reason"] == "going_away"
+    assert await peer.closed() == 1001
+    peer.send(b"\x03\xe9", opcode=Opcode.CLOSE)
+    assert await server.ended() == 0
+
+
+async def test_a_second_signal_cuts_the_end_short(
+    launch: Any, connect: Any, eventually: Any
+) -> None:
+    server = await launch("--engine", "hanging", "--shutdown-timeout", "60")
+    peer = await connect(server)
+    peer.say(text="Never done.")
+    await peer.until("synthesis_start")
+    server.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: any(line["event"] == "draining" for line in server.lines))
+    server.process.send_signal(signal.SIGTERM)
+    assert await server.ended() == 128 + signal.SIGTERM
