@@ -230,15 +230,13 @@ class Session:
 
     async def _write(self) -> None:
         connection, websocket = self._connection, self._websocket
-        while True:
+        while await self._drained():
             if not connection.pending():
                 if connection.state is SessionState.CLOSED:
                     break
                 self._to_write.clear()
                 await self._to_write.wait()
                 continue
-            if not await self._drained():
-                return
             chunk = connection.next_chunk(self._now())
             if chunk is not None:
                 if chunk.kind is FrameKind.TEXT:
@@ -248,6 +246,8 @@ class Session:
             self._written.set()
             # Handing over the last chunk of an utterance can end the session, or start its clock.
             self._note(connection.poll_events())
+        else:
+            return
         # The client closes; for one that does not, the reader never returns.
         await asyncio.sleep(CLOSE_AFTER_S)
         await self._close(1001 if connection.end_reason == "going_away" else 1000)
