@@ -1,0 +1,39 @@
+"""What the package offers, by name."""
+
+import utterwire_client
+
+
+def test_exported_names() -> None:
+    assert sorted(utterwire_client.__all__) == sorted(
+        [
+            "Audio",
+            "Complete",
+            "ConnectFailed",
+            "DeadlineExceeded",
+            "Deadlines",
+            "Endpoint",
+            "EndpointInfo",
+            "Event",
+            "ExtraMissing",
+            "Headers",
+            "InterruptUnavailable",
+            "Marks",
+            "PeerViolation",
+            "RequestInvalid",
+            "Session",
+            "SessionLost",
+            "Speech",
+            "Start",
+            "Transport",
+            "TransportClosed",
+            "UtteranceCancelled",
+            "UtteranceFailed",
+            "UtteranceRejected",
+            "UtterwireError",
+            "Word",
+            "connect",
+            "find_endpoint",
+            "wav_header",
+        ]
+    )
+    assert all(hasattr(utterwire_client, name) for name in utterwire_client.__all__)

@@ -1,0 +1,345 @@
+"""``utterwire``: speech from an endpoint on the command line.
+
+Exit codes: see :class:`ExitCode`. Errors are one line on stderr.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import io
+import signal
+import ssl
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from utterwire_client.deadlines import Deadlines
+from utterwire_client.endpoints import Endpoint, find_endpoint, tls_context
+from utterwire_client.errors import (
+    ConnectFailed,
+    DeadlineExceeded,
+    ExtraMissing,
+    PeerViolation,
+    RequestInvalid,
+    UtteranceRejected,
+    UtterwireError,
+)
+from utterwire_client.events import Audio, Complete, Start
+from utterwire_client.progress import Progress
+from utterwire_client.session import connect
+from utterwire_client.sink import (
+    Container,
+    FileSink,
+    RawContainer,
+    Sink,
+    StreamSink,
+    WavContainer,
+    WritingThread,
+)
+from utterwire_client.wav import WAV_FORMATS
+
+__all__ = ["ExitCode", "main"]
+
+_FIT_FOR_WAV = frozenset({*WAV_FORMATS, "wav"})
+
+
+# The audio is whole and written by then: an endpoint that does not say goodbye is not waited for.
+_CLOSE_S = 1.0
+
+# For how long what came of a failed utterance may take to be put away.
+_GIVE_UP_S = 2.0
+
+
+class ExitCode(IntEnum):
+    """What the exit status of ``utterwire`` means."""
+
+    DONE = 0
+    #: The endpoint failed, broke the protocol, or was lost before the end.
+    FAILED = 1
+    #: The command line, the endpoint file, the text or the output cannot be used.
+    USAGE = 2
+    #: There is no way to the endpoint.
+    NO_CONNECTION = 3
+    #: The endpoint does not accept the request.
+    REJECTED = 4
+    #: The endpoint kept silent for too long.
+    TIMEOUT = 5
+    INTERRUPTED = 128 + signal.SIGINT
+    #: Nobody reads the output any more.
+    BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+class _UsageError(Exception):
+    """The command cannot be carried out as it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    endpoint: Endpoint
+    tls: ssl.SSLContext | None
+    text: str
+    voice: str | None
+    speed: float | None
+    sample_rate: int | None
+    format: str | None
+    headers: list[tuple[str, str]]
+    deadlines: Deadlines
+    output: str
+    raw: bool
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="utterwire", description="Speech from an Utterwire endpoint.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"utterwire {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    say = commands.add_parser(
+        "say",
+        help="speak a text into a file or a pipe",
+        description="Have an endpoint speak a text, and keep the audio.",
+        epilog="Exit status: 0 done; 1 the endpoint failed or was lost; 2 the command, the "
+        "endpoint file, the text or the output cannot be used; 3 no connection; 4 the endpoint "
+        "does not accept the request; 5 the endpoint kept silent; 130 interrupted. What came of "
+        "an utterance that failed is kept beside the output as NAME.partial.wav.",
+        allow_abbrev=False,
+    )
+    say.add_argument("text", nargs="?", metavar="TEXT", help="what to speak; - reads it from stdin")
+    say.add_argument("--file", type=Path, metavar="PATH", help="read the text from a file (UTF-8)")
+    where = say.add_mutually_exclusive_group()
+    where.add_argument(
+        "--endpoint",
+        metavar="NAME",
+        help="an endpoint of the endpoint file; `reference` needs none (default: reference)",
+    )
+    where.add_argument("--url", help="the endpoint's address: ws://HOST:PORT or wss://HOST")
+    say.add_argument(
+        "--endpoints-file",
+        type=Path,
+        metavar="PATH",
+        help="the endpoint file (default: $UTTERWIRE_ENDPOINTS, else ./endpoints.toml)",
+    )
+    say.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        default="-",
+        help="where the audio goes: a .wav file, any other name for the audio alone, or - for a "
+        "WAV on stdout (the default)",
+    )
+    say.add_argument(
+        "--raw", action="store_true", help="the audio alone, without a header, as it is made"
+    )
+    say.add_argument("--voice", help="default: that of the endpoint file, else the endpoint's own")
+    say.add_argument("--speed", type=float, help="1 is normal; 0.5 to 2 work everywhere")
+    say.add_argument("--sample-rate", type=int, metavar="HZ")
+    say.add_argument("--format", help="pcm_s16le (the default), mp3, opus, ...")
+    say.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header field for the opening handshake; may be repeated",
+    )
+    say.add_argument(
+        "--ca-file", type=Path, metavar="PATH", help="authorities to trust for wss:// (PEM)"
+    )
+    say.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long the endpoint may keep silent: to connect, to the first audio, between "
+        "chunks (defaults: 10, 30, 30)",
+    )
+    say.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("utterwire")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "(not installed)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status (:class:`ExitCode`)."""
+    arguments = _parser().parse_args(argv)
+    progress = Progress(sys.stderr, quiet=arguments.quiet)
+    try:
+        job = _job(arguments)
+        sink = _sink(job)
+    except (_UsageError, RequestInvalid) as exc:
+        progress.note(f"utterwire: {exc}")
+        return ExitCode.USAGE
+    try:
+        return asyncio.run(_say(job, sink, progress))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+def _job(arguments: argparse.Namespace) -> _Job:
+    text = _text(arguments)
+    if arguments.url is not None:
+        endpoint = Endpoint(name=arguments.url, url=arguments.url)
+    else:
+        endpoint = find_endpoint(arguments.endpoint or "reference", file=arguments.endpoints_file)
+    ca_file = arguments.ca_file or endpoint.ca_file
+    return _Job(
+        endpoint=endpoint,
+        tls=None if ca_file is None else tls_context(ca_file),
+        text=text,
+        voice=arguments.voice or endpoint.voice,
+        speed=arguments.speed,
+        sample_rate=arguments.sample_rate,
+        format=arguments.format,
+        headers=[*endpoint.headers.items(), *map(_header, arguments.header)],
+        deadlines=_deadlines(arguments.timeout, endpoint),
+        output=arguments.output,
+        raw=arguments.raw,
+    )
+
+
+def _text(arguments: argparse.Namespace) -> str:
+    if (arguments.text is None) == (arguments.file is None):
+        raise _UsageError("give a text to speak, or - for stdin, or --file PATH (one of them)")
+    if arguments.text not in (None, "-"):
+        return str(arguments.text)
+    try:
+        data = sys.stdin.buffer.read() if arguments.file is None else arguments.file.read_bytes()
+    except OSError as exc:
+        raise _UsageError(f"cannot read {arguments.file or 'stdin'}: {exc.strerror}") from None
+    try:
+        # A byte order mark is no part of the text.
+        return str(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as exc:
+        raise _UsageError(
+            f"the text in {arguments.file or 'stdin'} is not UTF-8 (byte {exc.start})"
+        ) from None
+
+
+def _header(given: str) -> tuple[str, str]:
+    name, colon, value = given.partition(":")
+    if not colon:
+        # The value may be a secret: it is not repeated.
+        raise _UsageError("--header wants 'NAME: VALUE', with a colon")
+    return name.strip(), value.strip()
+
+
+def _deadlines(timeout: float | None, endpoint: Endpoint) -> Deadlines:
+    standard = Deadlines()
+    if timeout is not None:
+        return Deadlines(
+            connect_s=timeout, first_chunk_s=timeout, stall_s=timeout, close_s=_CLOSE_S
+        )
+    return Deadlines(
+        close_s=_CLOSE_S,
+        connect_s=endpoint.connect_s or standard.connect_s,
+        first_chunk_s=endpoint.first_byte_s or standard.first_chunk_s,
+        stall_s=endpoint.stall_s or standard.stall_s,
+    )
+
+
+def _sink(job: _Job) -> Sink:
+    no_wav = job.format is not None and job.format not in _FIT_FOR_WAV
+    if job.output == "-":
+        if sys.stdout.isatty():
+            raise _UsageError("audio is not for a terminal: give -o FILE, or a pipe")
+        container: Container = RawContainer() if job.raw or no_wav else WavContainer()
+        return StreamSink(io.FileIO(sys.stdout.fileno(), "wb", closefd=False), "stdout", container)
+    path = Path(job.output)
+    if path.suffix.lower() == ".wav" and not job.raw:
+        if no_wav:
+            raise _UsageError(f"a .wav file cannot hold {job.format}: give the output another name")
+        container = WavContainer()
+    else:
+        container = RawContainer()
+    try:
+        if path.exists() and not path.is_file():
+            return StreamSink(path.open("wb", buffering=0), str(path), container)
+        return FileSink(path, container)
+    except OSError as exc:
+        raise _UsageError(f"cannot write {path}: {exc.strerror}") from None
+
+
+async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
+    thread = WritingThread()
+    finished = False
+    try:
+        await _speak(job, sink, progress, thread)
+        finished = True
+        return ExitCode.DONE
+    except asyncio.CancelledError:
+        progress.note("utterwire: interrupted")
+        raise
+    except BrokenPipeError:
+        return ExitCode.BROKEN_PIPE
+    except UtterwireError as exc:  # before the built-in types that some of them also are
+        return _failed(exc, progress)
+    except OSError as exc:
+        progress.note(f"utterwire: cannot write {job.output}: {exc.strerror or exc}")
+        return ExitCode.USAGE
+    except ValueError as exc:
+        progress.note(f"utterwire: {exc}")
+        return ExitCode.USAGE
+    finally:
+        if not finished:
+            # A pipe that nobody reads may hold up the thread for ever.
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_GIVE_UP_S):
+                    kept = await thread.run(sink.give_up)
+                if kept is not None:
+                    progress.note(f"utterwire: kept {progress.amount()} in {kept}")
+        thread.stop()
+
+
+def _failed(exc: UtterwireError, progress: Progress) -> ExitCode:
+    progress.note(f"utterwire: {exc}")
+    match exc:
+        case RequestInvalid() | ExtraMissing():
+            return ExitCode.USAGE
+        case ConnectFailed() | DeadlineExceeded(which="connect"):
+            return ExitCode.NO_CONNECTION
+        case UtteranceRejected():
+            return ExitCode.REJECTED
+        case DeadlineExceeded():
+            return ExitCode.TIMEOUT
+        case _:
+            return ExitCode.FAILED
+
+
+async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThread) -> None:
+    def warn(violation: PeerViolation) -> None:
+        progress.note(f"utterwire: warning: {violation}")
+
+    async with connect(
+        job.endpoint.url,
+        headers=job.headers,
+        ssl=job.tls,
+        deadlines=job.deadlines,
+        on_violation=warn,
+    ) as session:
+        progress.requested()
+        async for event in session.speak(
+            job.text,
+            voice=job.voice,
+            speed=job.speed,
+            sample_rate=job.sample_rate,
+            format=job.format,
+        ):
+            match event:
+                case Start():
+                    progress.began(event)
+                    await thread.run(partial(sink.begin, event))
+                case Audio():
+                    progress.audio(len(event.data))
+                    await thread.run(partial(sink.write, event.data))
+                case Complete():
+                    # Before the session is closed: what is whole is not to be lost by that.
+                    progress.done(await thread.run(sink.finish))
+                case _:
+                    pass

@@ -1,0 +1,186 @@
+"""What can go wrong, as types.
+
+Every exception here is an :class:`UtterwireError`, says in one line what is wrong and what to do,
+and carries what a program needs to decide whether to try again. Nothing of the header fields or of
+the user part of an address is ever in a message.
+"""
+
+from typing import Literal
+
+__all__ = [
+    "ConnectFailed",
+    "DeadlineExceeded",
+    "ExtraMissing",
+    "InterruptUnavailable",
+    "PeerViolation",
+    "RequestInvalid",
+    "SessionLost",
+    "UtteranceCancelled",
+    "UtteranceFailed",
+    "UtteranceRejected",
+    "UtterwireError",
+    "Waiting",
+]
+
+#: What was being waited for when a deadline passed.
+Waiting = Literal["connect", "first_chunk", "stall", "send", "answer", "unread"]
+
+
+class UtterwireError(Exception):
+    """The base of all of them; ``retryable`` tells whether the same thing may work later."""
+
+    retryable: bool = False
+
+
+class RequestInvalid(UtterwireError, ValueError):
+    """The caller asked for something that no endpoint may be asked for; nothing was sent."""
+
+
+class ExtraMissing(UtterwireError):
+    """A package is missing that this needs; the message says what to install."""
+
+
+class ConnectFailed(UtterwireError):
+    """No session could be opened.
+
+    ``status`` is the HTTP status of the answer, where there was one; ``retry_after_s`` is what its
+    ``Retry-After`` said, in seconds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineExceeded(UtterwireError, TimeoutError):
+    """The peer kept silent for longer than a deadline of the client allows.
+
+    ``which`` names the deadline; ``seconds`` is its length; ``audio_bytes`` counts what of this
+    utterance had arrived. After ``connect`` there is no session; after any other the session is
+    over, for a peer that went silent cannot be relied on (``protocol.md#timeouts``).
+    """
+
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        which: Waiting,
+        seconds: float,
+        request_id: str | None = None,
+        audio_bytes: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.which: Waiting = which
+        self.seconds = seconds
+        self.request_id = request_id
+        self.audio_bytes = audio_bytes
+
+
+class SessionLost(UtterwireError):
+    """The session ended before this utterance did, or was over when it was asked for.
+
+    ``reason`` is that of ``session_closed``, or None where the transport broke or was closed
+    without one; ``code`` is the WebSocket close code, where there was one. ``audio_bytes`` counts
+    what of this utterance had arrived: it is not the whole of it. ``processed`` is False where the
+    endpoint said that it never looked at the request (its ``seq`` is above ``last_seq``), so that
+    sending it again cannot speak it twice, and None where nobody knows.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        reason: str | None = None,
+        code: int | None = None,
+        request_id: str | None = None,
+        audio_bytes: int = 0,
+        processed: bool | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.reason = reason
+        self.code = code
+        self.request_id = request_id
+        self.audio_bytes = audio_bytes
+        self.processed = processed
+        self.retry_after_s = retry_after_s
+
+
+class UtteranceRejected(UtterwireError):
+    """The endpoint did not accept the request (``error`` with ``rejected``); the session lives on.
+
+    ``code`` is from the registry of ``protocol.md#error-codes``, or one of a later version.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, retryable: bool, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        self.request_id = request_id
+
+
+class UtteranceFailed(UtterwireError):
+    """The endpoint gave up on an utterance it had accepted; the session lives on.
+
+    ``audio_bytes`` counts what had arrived: it is not the whole of it. ``code`` is ``internal`` where
+    the endpoint gave none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        retryable: bool,
+        request_id: str | None = None,
+        audio_bytes: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        self.request_id = request_id
+        self.audio_bytes = audio_bytes
+
+
+class UtteranceCancelled(UtterwireError):
+    """The utterance was cut short by a ``cancel``, or given up by its reader.
+
+    ``audio_bytes`` counts what had arrived; what of it had not been read yet was dropped.
+    """
+
+    def __init__(
+        self, message: str, *, request_id: str | None = None, audio_bytes: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+        self.audio_bytes = audio_bytes
+
+
+class InterruptUnavailable(UtterwireError):
+    """The endpoint does not understand ``cancel`` (profile ``interrupt``)."""
+
+
+class PeerViolation(UtterwireError):
+    """The endpoint broke a rule of the specification that the session can live with.
+
+    ``requirement`` is the id of the rule. Passed to ``on_violation``, not raised.
+    """
+
+    def __init__(self, message: str, *, requirement: str) -> None:
+        super().__init__(message)
+        self.requirement = requirement

@@ -1,0 +1,113 @@
+"""How far ``utterwire say`` has come, on stderr."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from utterwire_client.events import Start
+
+__all__ = ["SAMPLE_BYTES", "Progress", "TextStream", "printable"]
+
+#: Bytes per sample of the formats whose length in seconds follows from their bytes.
+SAMPLE_BYTES = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
+
+# How often a line of its own is written where lines cannot be rewritten, in seconds of audio.
+_LINE_EVERY_S = 10.0
+
+# How often a rewritten line is, in seconds of time.
+_REWRITE_EVERY_S = 0.1
+
+
+class TextStream(Protocol):
+    """What is needed of ``sys.stderr``."""
+
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> None: ...
+    def isatty(self) -> bool: ...
+
+
+def printable(text: str) -> str:
+    """The text as one line that does nothing to a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+class Progress:
+    """Writes lines to ``stream``: one that is rewritten on a terminal, plain lines elsewhere.
+
+    ``quiet`` leaves out all but :meth:`note`. ``clock`` returns seconds.
+    """
+
+    def __init__(
+        self, stream: TextStream, *, quiet: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream
+        self._quiet = quiet
+        self._clock = clock
+        self._rewrites = stream.isatty()
+        self._started_at = clock()
+        self._drawn_at = -1.0
+        self._drawn = False
+        self._next_line_s = _LINE_EVERY_S
+        self._start: Start | None = None
+        self._bytes = 0
+        self._first_byte_s: float | None = None
+
+    def requested(self) -> None:
+        """The request was made."""
+        self._started_at = self._clock()
+
+    def began(self, start: Start) -> None:
+        self._start = start
+
+    def audio(self, size: int) -> None:
+        """So many more bytes of audio came."""
+        self._bytes += size
+        if self._first_byte_s is None:
+            self._first_byte_s = self._clock() - self._started_at
+            if not self._rewrites:
+                self._line(f"first audio after {self._first_byte_s:.2f} s")
+        if self._quiet:
+            return
+        if self._rewrites:
+            now = self._clock()
+            if now - self._drawn_at >= _REWRITE_EVERY_S:
+                self._drawn_at = now
+                self._draw(f"{self.amount()}, first after {self._first_byte_s:.2f} s")
+        elif (seconds := self._seconds()) is not None and seconds >= self._next_line_s:
+            self._next_line_s += _LINE_EVERY_S
+            self._line(self.amount())
+
+    def _seconds(self) -> float | None:
+        width = SAMPLE_BYTES.get(self._start.format) if self._start else None
+        return self._bytes / (width * self._start.sample_rate) if width and self._start else None
+
+    def amount(self) -> str:
+        """How much audio has come, in words."""
+        seconds = self._seconds()
+        if seconds is None:
+            return f"{self._bytes} bytes of {self._start.format if self._start else 'audio'}"
+        return f"{seconds:.2f} s of audio"
+
+    def done(self, where: str) -> None:
+        took = self._clock() - self._started_at
+        first = "" if self._first_byte_s is None else f", first after {self._first_byte_s:.2f} s"
+        self._line(f"{self.amount()} in {where} ({took:.2f} s{first})")
+
+    def note(self, text: str) -> None:
+        """A warning or an error: shown also when quiet."""
+        self._write(printable(text))
+
+    def _line(self, text: str) -> None:
+        if not self._quiet:
+            self._write(printable(text))
+
+    def _write(self, text: str) -> None:
+        clear = "\r\x1b[K" if self._drawn else ""
+        self._drawn = False
+        self._stream.write(f"{clear}{text}\n")
+        self._stream.flush()
+
+    def _draw(self, text: str) -> None:
+        self._drawn = True
+        self._stream.write(f"\r{printable(text)}\x1b[K")
+        self._stream.flush()

@@ -1,0 +1,195 @@
+"""One utterance, from the side of who listens to it."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from utterwire_client.bell import Bell
+from utterwire_client.errors import UtteranceCancelled, UtterwireError
+from utterwire_client.events import Audio, Event, Start
+
+__all__ = ["Inbox", "Request", "Speech"]
+
+# What one event weighs beside its audio, so that a peer which sends single samples is held up too.
+_EVENT_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The fields of one ``synthesize`` (``protocol.md#synthesize``); None is absent."""
+
+    text: str
+    voice: str | None = None
+    speed: float | None = None
+    sample_rate: int | None = None
+    format: str | None = None
+    request_id: str | None = None
+    marks: tuple[str, ...] = ()
+
+
+class Inbox:
+    """What has arrived of an utterance and was not read yet: the session puts, one reader takes.
+
+    ``taken`` is called when the reader took an event, began to wait or went away; the session
+    keeps the size bounded by not reading on (see :class:`~utterwire_client.session.Session`).
+    """
+
+    def __init__(self, request: Request, *, taken: Callable[[], None]) -> None:
+        self.request = request
+        self.request_id = request.request_id
+        self.seq: int | None = None
+        self.submitted_at = 0.0
+        self.start: Start | None = None
+        self.received_bytes = 0
+        self.buffered_bytes = 0
+        self.ended = False
+        self.abandoned = False
+        self.cancel_sent = False
+        self.carry = b""
+        self.misaligned = False
+        self._events: deque[tuple[Event, int]] = deque()
+        self._error: UtterwireError | None = None
+        self._bell = Bell()
+        self._taken = taken
+
+    @property
+    def starving(self) -> bool:
+        """Whether the reader waits for something that has not arrived."""
+        return bool(self._bell)
+
+    def put(self, event: Event) -> None:
+        if self.abandoned:
+            return
+        weight = _EVENT_BYTES + (len(event.data) if isinstance(event, Audio) else 0)
+        self.buffered_bytes += weight
+        self._events.append((event, weight))
+        self._bell.ring()
+
+    def end(self, error: UtterwireError | None = None, *, drop: bool = False) -> None:
+        """Nothing more will be put; ``error`` is raised to the reader after what is there.
+
+        ``drop`` throws away what was not read yet.
+        """
+        self.ended = True
+        if drop:
+            self._drop()
+        if not self.abandoned:
+            self._error = error
+        self._bell.ring()
+
+    def abandon(self) -> None:
+        """The reader is gone: what is there and what will come is thrown away."""
+        if self.abandoned:
+            return
+        if not self.ended:
+            self._error = UtteranceCancelled(
+                "the utterance was given up before its end",
+                request_id=self.request_id,
+                audio_bytes=self.received_bytes,
+            )
+        self.abandoned = True
+        self._drop()
+        self._bell.ring()
+        self._taken()
+
+    def _drop(self) -> None:
+        self._events.clear()
+        self.buffered_bytes = 0
+
+    async def take(self) -> Event:
+        while not self._events:
+            if self.ended or self.abandoned:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                raise StopAsyncIteration
+            if self._bell:
+                raise RuntimeError("another task is already reading this utterance")
+            self._taken()
+            await self._bell.wait()
+        event, weight = self._events.popleft()
+        self.buffered_bytes -= weight
+        self._taken()
+        return event
+
+
+class Speech:
+    """One utterance: iterate over it for its events.
+
+    ``async for event in speech`` yields ``Start``, ``Audio``, ``Marks`` and ``Complete`` and ends
+    after ``Complete``; any other end raises an :class:`~utterwire_client.errors.UtterwireError`.
+    Whoever stops before the end gives the utterance up: by leaving the loop and letting go of
+    this object, by ``aclose``, at the end of an ``async with`` block, or by having the read
+    cancelled. The endpoint is then told to stop, if it can be; what it still sends is thrown away,
+    and the session's other utterances go on.
+    """
+
+    def __init__(self, inbox: Inbox, abandon: Callable[[Inbox], None]) -> None:
+        self._inbox = inbox
+        self._abandon = abandon
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def request_id(self) -> str | None:
+        """The id it was sent with: the caller's, else the session's own, if any."""
+        return self._inbox.request_id
+
+    @property
+    def seq(self) -> int | None:
+        """Which message of the session asked for it (``protocol.md#seq``); None while it waits for
+        the endpoint to have room."""
+        return self._inbox.seq
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of its audio has arrived so far, read or not."""
+        return self._inbox.received_bytes
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        try:
+            return await self._inbox.take()
+        except asyncio.CancelledError:
+            self._abandon(self._inbox)
+            raise
+
+    async def read(self) -> bytes:
+        """All of its audio at once. Raises what iterating raises."""
+        pieces = [event.data async for event in self if isinstance(event, Audio)]
+        return b"".join(pieces)
+
+    async def aclose(self) -> None:
+        """Give up what is left of it; does nothing after its end."""
+        self._abandon(self._inbox)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        # `break` leaves no other trace than the loss of the last reference.
+        inbox = getattr(self, "_inbox", None)
+        if inbox is None or inbox.abandoned or (inbox.ended and not inbox.buffered_bytes):
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            self._abandon(inbox)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: so is the session
+                self._loop.call_soon_threadsafe(self._abandon, inbox)

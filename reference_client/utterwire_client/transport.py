@@ -1,0 +1,51 @@
+"""What a session needs of the thing that carries it.
+
+WebSocket is one such thing (:mod:`utterwire_client.websocket`); a session knows no other interface
+than this, so that further bindings fit under it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+__all__ = ["Headers", "Transport", "TransportClosed"]
+
+#: Header fields to send when a session is opened; pairs may repeat a name.
+Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+class TransportClosed(Exception):
+    """The transport carries nothing more.
+
+    ``code`` is the peer's close code where the binding has such codes and one came.
+    """
+
+    def __init__(self, message: str, *, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Transport(Protocol):
+    """One open session: whole messages both ways, in order."""
+
+    async def send(self, message: str) -> None:
+        """Send one message; returns when the transport has room for more.
+
+        Raises :class:`TransportClosed`.
+        """
+        ...
+
+    async def receive(self) -> str | bytes:
+        """The next whole message: text as ``str``, binary as ``bytes``.
+
+        May be cancelled without losing a message. Raises :class:`TransportClosed` once everything
+        that had arrived was handed over.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the session in the binding's orderly way; bounded in time, never raises."""
+        ...
+
+    def abort(self) -> None:
+        """Drop the session at once; a pending ``send`` or ``receive`` then raises."""
+        ...
