@@ -201,8 +201,10 @@ def read_client_message(data: bytes, claims: Claims | None = None) -> Meaning:
         document = parse(data)
     except NotUtf8:
         return Meaning("reject", frozenset({"invalid_utf8"}), None)
-    except NotJson:
-        return Meaning("reject", frozenset({"invalid_json"}), None)
+    except NotJson as error:
+        odd = error.oddities - {Oddity.BYTE_ORDER_MARK}
+        codes = _ODD_CODES if odd else frozenset({"invalid_json"})
+        return Meaning("reject", codes, None)
     odd = document.oddities
     if not isinstance(document.value, dict):
         codes = frozenset({"not_an_object"}) | (_ODD_CODES if odd else frozenset())
@@ -327,7 +329,9 @@ def _check_voice(voice: JsonValue, claims: Claims, faults: _Faults) -> None:
     if not isinstance(voice, str):
         faults.must("invalid_request", "invalid_voice")
         return
-    if claims.voices is None:
+    if not voice:
+        faults.must("invalid_voice")
+    elif claims.voices is None:
         faults.may("invalid_voice")
     elif voice not in claims.voices:
         faults.must("invalid_voice")
@@ -376,7 +380,7 @@ def _check_format(name: JsonValue, claims: Claims, faults: _Faults) -> None:
     if not isinstance(name, str):
         faults.must("invalid_request", "unsupported_format")
         return
-    if claims.formats is not None and name not in claims.formats:
+    if not name or (claims.formats is not None and name not in claims.formats):
         faults.must("unsupported_format")
     elif claims.formats is None and name != _DEFAULT_FORMAT:
         faults.may("unsupported_format")

@@ -64,7 +64,8 @@ class Oddity(Enum):
     DUPLICATE_NAME = "an object that has one name twice"
     LONE_SURROGATE = "an escape for half of a surrogate pair"
     LONG_NUMBER = "a number of more than 17 significant digits"
-    OVERFLOW = "a number that a double holds only as infinity or zero"
+    OVERFLOW = "a number that a double holds only as infinity"
+    UNDERFLOW = "a number that a double holds only as zero"
     DEEP = "more than 16 levels"
     BYTE_ORDER_MARK = "a byte order mark"
 
@@ -78,12 +79,19 @@ class NotUtf8(ValueError):
 
 
 class NotJson(ValueError):
-    """The text is not one JSON value (RFC 8259). `position` counts code points."""
+    """The text is not one JSON value (RFC 8259).
 
-    def __init__(self, reason: str, position: int) -> None:
+    `position` counts code points. `oddities` holds what was odd before that place: a parser may
+    have stumbled there already.
+    """
+
+    def __init__(
+        self, reason: str, position: int, oddities: frozenset[Oddity] = frozenset()
+    ) -> None:
         super().__init__(f"{reason} at position {position}")
         self.reason = reason
         self.position = position
+        self.oddities = oddities
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,9 @@ class _Reader:
         return Document(value, frozenset(self._odd), self._levels)
 
     def _wrong(self, reason: str) -> NotJson:
-        return NotJson(reason, self._at)
+        if self._levels > MAX_LEVELS:
+            self._odd.add(Oddity.DEEP)
+        return NotJson(reason, self._at, frozenset(self._odd))
 
     def _skip_space(self) -> None:
         match = _SPACE.match(self._text, self._at)
@@ -249,8 +259,10 @@ class _Reader:
                 self._odd.add(Oddity.OVERFLOW)
             return integer
         number = float(match.group())
-        if math.isinf(number) or (number == 0 and digits):
+        if math.isinf(number):
             self._odd.add(Oddity.OVERFLOW)
+        if number == 0 and digits:
+            self._odd.add(Oddity.UNDERFLOW)
         return number
 
     def _string(self) -> str:
