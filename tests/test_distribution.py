@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import configparser
 import email.parser
+import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import urllib.request
+import wave
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -106,6 +111,33 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.fixture(scope="module")
+def speaking(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("speaking") / "env", wheel, "[server,client]")
+
+
+@pytest.fixture(scope="module")
+def server_port(speaking: Environment) -> Iterator[int]:
+    """Port of an installed server; its own log line says when it listens, and where."""
+    command = [str(speaking.bin / "utterwire-server"), "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=speaking.elsewhere, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        lines = []
+        for line in server.stderr:
+            lines.append(line)
+            event = json.loads(line)
+            if event.get("event") == "listening":
+                break
+        else:
+            pytest.fail(f"the server ended before it listened: {lines}")
+        yield event["port"]
+        server.terminate()
+        server.communicate()
+        assert server.returncode == 0
+
+
+@pytest.fixture(scope="module")
 def judging(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """What someone who runs the suite on the reference server installs."""
     folder = tmp_path_factory.mktemp("judging") / "env"
@@ -122,7 +154,8 @@ def test_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) ->
     expected = {REQUIREMENTS}
     for package, container in PACKAGES.items():
         for path in (ROOT / container / package).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
+            left_by_tools = any(part.startswith((".", "__pycache__")) for part in path.parts)
+            if path.is_file() and not left_by_tools:
                 expected.add(path.relative_to(ROOT / container).as_posix())
     assert names == expected
 
@@ -215,6 +248,33 @@ def test_missing_extra_is_one_line(
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert f"utterwire[{extra}]" in line
+
+
+def test_commands_of_the_readme_speak(speaking: Environment, server_port: int) -> None:
+    url = f"ws://127.0.0.1:{server_port}"
+    done = speaking.run("utterwire", "say", "Hello.", "--url", url, "-o", "hello.wav")
+    assert done.returncode == 0, done.stderr
+    with wave.open(str(speaking.elsewhere / "hello.wav")) as audio:
+        frames = audio.getnframes()
+        assert (audio.getframerate(), audio.getsampwidth(), audio.getnchannels()) == (24000, 2, 1)
+        assert len(audio.readframes(frames)) == 2 * frames > 0
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server_port}/invocations", data=b'{"text": "Hello."}', method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        assert len(response.read()) == 2 * frames
+
+
+def test_code_of_the_readme_runs(speaking: Environment, server_port: int) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert code.count("ws://127.0.0.1:8080") == 1
+    code = code.replace("ws://127.0.0.1:8080", f"ws://127.0.0.1:{server_port}")
+    done = speaking.run("python", "-W", "error", "-c", code)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"[1-9][0-9]* bytes of PCM", line) for line in lines)
 
 
 def test_installed_suite_judges_the_installed_server(judging: Environment) -> None:
