@@ -30,6 +30,7 @@ def test_vector_sets() -> None:
         "client-messages",
         "control-messages",
         "conversations",
+        "http-requests",
     )
 
 
