@@ -184,23 +184,40 @@ class FaultProxy:
         self, client: HttpLeg, relay: Callable[[Streams], Awaitable[None]]
     ) -> None:
         try:
-            reader, writer = await asyncio.open_connection(
-                self._upstream_host, self._upstream_port, ssl=self._tls
-            )
+            reader, writer = await self._connect()
         except OSError:
             # As if the client had called the endpoint itself: no answer but a lost connection.
             client.abort()
             return
-        sock: socket.socket | None = writer.get_extra_info("socket")
-        if sock is not None:
-            with suppress(OSError):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             await relay((reader, writer))
         except h11.ProtocolError:
             client.abort()
         finally:
             await _close(writer)
+
+    async def _connect(self) -> Streams:
+        """A connection to the endpoint whose buffers are small from the start."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            self._upstream_host, self._upstream_port, type=socket.SOCK_STREAM
+        )
+        problem: OSError | None = None
+        for family, kind, protocol, _, address in found:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(sock, address)
+                name = self._upstream_host if self._tls is not None else None
+                return await asyncio.open_connection(
+                    sock=sock, ssl=self._tls, server_hostname=name, limit=_BUFFER_BYTES
+                )
+            except OSError as error:
+                sock.close()
+                problem = error
+        raise problem or OSError(f"{self._upstream_host} has no address")
 
 
 def _asks_for_websocket(request: h11.Request) -> bool:

@@ -139,7 +139,7 @@ class SessionRelay:
         for frame in frames:
             actions = self._on_client_frame(frame)
             if not self._verbatim:
-                await self._do(actions)
+                await self._do(actions, from_client=True)
         return decoder
 
     def _on_client_frame(self, frame: Frame) -> Iterable[Action]:
@@ -184,7 +184,7 @@ class SessionRelay:
         await self._do(self._tamper.chunk(chunk))
         self._tap.after(chunk)
 
-    async def _do(self, actions: Iterable[Action]) -> None:
+    async def _do(self, actions: Iterable[Action], *, from_client: bool = False) -> None:
         for action in actions:
             if self._over:
                 return
@@ -192,9 +192,10 @@ class SessionRelay:
                 case ToEndpoint(frame, as_is):
                     if frame.mask is None and not as_is:
                         frame = replace(frame, mask=_MASK)
-                    await _send(self._endpoint_writer, encode(frame))
+                    await _send(self._endpoint_writer, encode(frame), drain=from_client)
                 case ToClient(frame):
-                    await _send(self._client_writer, encode(frame))
+                    # A client that does not read must not keep its own messages from the endpoint.
+                    await _send(self._client_writer, encode(frame), drain=not from_client)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
                 case CloseSession(code, reason):
@@ -211,12 +212,13 @@ class SessionRelay:
                     _abort(self._endpoint_writer)
 
 
-async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send(writer: asyncio.StreamWriter, data: bytes, *, drain: bool = True) -> None:
     # Who has hung up is found out by the side that reads from it.
     with suppress(OSError, RuntimeError):
         if not writer.is_closing():
             writer.write(data)
-            await writer.drain()
+            if drain:
+                await writer.drain()
 
 
 def _half_close(writer: asyncio.StreamWriter) -> None:

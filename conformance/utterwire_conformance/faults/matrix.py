@@ -1,0 +1,144 @@
+"""Every fault against the checks that must find it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from utterwire_conformance.check import CHECKS
+from utterwire_conformance.endpoints import SESSION_PATH, Endpoint
+from utterwire_conformance.proxy import FaultProxy, Tampers
+from utterwire_conformance.runner import Options, Results, run_checks
+from utterwire_conformance.stage import Pace
+from utterwire_conformance.target import Instance, Target
+from utterwire_conformance.verdict import Judgement, Verdict
+
+from .fault import Fault
+
+__all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_matrix"]
+
+_RED: Final = frozenset({Verdict.FAIL, Verdict.WEAK})
+# The endpoint of a matrix is known to be quick: who is silent for so long stays silent.
+_PACE: Final = Pace(connect=5.0, first=3.0, stall=3.0, quiet=0.25)
+
+
+@dataclass(slots=True)
+class _ProxiedInstance(Instance):
+    """An instance behind a proxy, which learns when the instance is told to stop."""
+
+    proxy: FaultProxy | None = None
+
+    def terminate(self) -> None:
+        if self.proxy is not None:
+            self.proxy.shared.shutting_down = True
+        Instance.terminate(self)
+
+
+class ProxiedTarget(Target):
+    """An endpoint seen through a faulty proxy; `upstream` is an instance that runs already.
+
+    What a scenario launches for itself gets a proxy of its own, with the same fault.
+    """
+
+    def __init__(self, endpoint: Endpoint, upstream: Instance, tampers: Tampers | None) -> None:
+        super().__init__(endpoint)
+        self._upstream = upstream
+        self._tampers = tampers
+        self._proxies: list[FaultProxy] = []
+
+    async def start(self) -> Instance:
+        return await self._behind_proxy(self._upstream)
+
+    async def launch(self) -> Instance:
+        return await self._behind_proxy(await super().launch())
+
+    async def close(self) -> None:
+        proxies, self._proxies = self._proxies, []
+        for proxy in proxies:
+            await proxy.__aexit__(None, None, None)
+        await super().close()
+
+    async def _behind_proxy(self, instance: Instance) -> Instance:
+        proxy = FaultProxy(instance.http_url, self._tampers)
+        await proxy.__aenter__()
+        self._proxies.append(proxy)
+        return _ProxiedInstance(
+            f"{proxy.ws_url}{SESSION_PATH}", proxy.http_url, instance.process, instance.log, proxy
+        )
+
+
+@dataclass(slots=True)
+class Matrix:
+    """Judgements by fault and check; `survivors` are the pairs that stayed green."""
+
+    judgements: dict[str, dict[str, Judgement]] = field(default_factory=dict)
+
+    @property
+    def survivors(self) -> dict[str, dict[str, Judgement]]:
+        """By fault, the checks that should have found it and did not."""
+        return {
+            fault: left
+            for fault, row in self.judgements.items()
+            if (left := {check: j for check, j in row.items() if j.verdict not in _RED})
+        }
+
+    @property
+    def found(self) -> frozenset[str]:
+        """The checks that found at least one fault."""
+        return frozenset(
+            check
+            for row in self.judgements.values()
+            for check, judgement in row.items()
+            if judgement.verdict in _RED
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """By fault and check: the verdict and its reason."""
+        return {
+            fault: {
+                check: {"verdict": judgement.verdict.value, "reason": judgement.reason}
+                for check, judgement in row.items()
+            }
+            for fault, row in self.judgements.items()
+        }
+
+
+def checks_of(fault: Fault) -> tuple[str, ...]:
+    """The ids of the checks that must find a fault: those of the requirements it breaks."""
+    return tuple(check.id for check in CHECKS.values() if check.requirement in fault.breaks)
+
+
+async def run_matrix(
+    endpoint: Endpoint, faults: Mapping[str, Fault] | Iterable[Fault], *, at_a_time: int = 4
+) -> Matrix:
+    """Run every fault against its checks, on one launched instance of `endpoint`.
+
+    Raises:
+        LaunchFailed: the endpoint cannot be launched.
+    """
+    chosen = list(faults.values() if isinstance(faults, Mapping) else faults)
+    matrix = Matrix({fault.name: {} for fault in chosen})
+    places = asyncio.Semaphore(at_a_time)
+    upstream = Target(endpoint)
+
+    async def one(fault: Fault, instance: Instance) -> None:
+        async with places:
+            results = await run_behind(endpoint, instance, fault, checks_of(fault))
+        matrix.judgements[fault.name] = results.judgements
+
+    async with upstream:
+        assert upstream.main is not None
+        async with asyncio.TaskGroup() as tasks:
+            for fault in chosen:
+                tasks.create_task(one(fault, upstream.main))
+    return matrix
+
+
+async def run_behind(
+    endpoint: Endpoint, upstream: Instance, tampers: Tampers | None, checks: Iterable[str]
+) -> Results:
+    """Run some checks on an instance that stands behind a proxy."""
+    target = ProxiedTarget(endpoint, upstream, tampers)
+    return await run_checks(target, checks, Options(pace=_PACE))
