@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final
 from urllib.parse import quote
@@ -126,8 +125,7 @@ class Invocation:
 
     async def _serve(self) -> None:
         try:
-            async with asyncio.timeout(self._service.settings.body_timeout_s):
-                body = await self._body()
+            body = await self._body()
         except ClientDisconnect:
             return
         except _TooLarge as error:
@@ -154,37 +152,38 @@ class Invocation:
         """The whole body.
 
         :raises _TooLarge: if it is beyond the limit; what came of it was thrown away.
+        :raises TimeoutError: if it does not come in time.
         :raises ClientDisconnect: if the client left before its end.
         """
-        limit = self._service.settings.max_message_bytes
+        settings = self._service.settings
+        limit = settings.max_message_bytes
         too_large = _TooLarge(f"the body is larger than {limit} bytes")
         if self._expects_continue() and self._declared_length() > limit:
             raise too_large
         body = bytearray()
-        async for part in self._parts():
-            body += part
-            if len(body) > limit:
-                break
-        else:
-            return bytes(body)
-        discarded = len(body)
-        body.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DISCARD_S):
-                async for part in self._parts():
-                    discarded += len(part)
-                    if discarded > DISCARD_BYTES:
-                        break
-        raise too_large
-
-    async def _parts(self) -> AsyncGenerator[bytes]:
+        size = 0
         more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            yield message.get("body", b"")
-            more = message.get("more_body", False)
+        patience = asyncio.timeout(settings.body_timeout_s)
+        try:
+            async with patience:
+                while more and size <= max(limit, DISCARD_BYTES):
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    part = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if size <= limit < size + len(part):
+                        body.clear()
+                        patience.reschedule(self._loop.time() + DISCARD_S)
+                    size += len(part)
+                    if size <= limit:
+                        body += part
+        except TimeoutError:
+            if size <= limit:
+                raise
+        if size > limit:
+            raise too_large
+        return bytes(body)
 
     def _header(self, name: bytes) -> bytes:
         return next((value for key, value in self._scope["headers"] if key == name), b"")

@@ -68,6 +68,7 @@ class Runner:
         self._service = service
         self._sock = sock
         self._stopping = asyncio.Event()
+        self._given_up = False
         self._signal: int | None = None
         self._server = _Server(
             uvicorn.Config(
@@ -90,7 +91,9 @@ class Runner:
     def stop(self) -> None:
         """Begin to drain; called again, give up draining."""
         if self._stopping.is_set():
-            self._server.force_exit = True
+            self._given_up = True
+            # uvicorn then cancels at once what is still open.
+            self._server.config.timeout_graceful_shutdown = 0
             self._server.should_exit = True
         self._stopping.set()
 
@@ -116,7 +119,7 @@ class Runner:
             await asyncio.wait({serving, stopping})
             self._sock.close()
         log_event("stopped")
-        if self._server.force_exit:
+        if self._given_up:
             return 128 + (self._signal or signal.SIGTERM)
         return 1 if self._service.failed.is_set() else 0
 
