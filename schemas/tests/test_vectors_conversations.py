@@ -165,10 +165,10 @@ class Judge:
 
     def message(self, value: dict[str, Any]) -> Asked | None:
         seq = value.get("seq")
-        if not isinstance(seq, int) or not 1 <= seq <= len(self.asked):
+        if not isinstance(seq, int | float) or seq not in range(1, len(self.asked) + 1):
             self.breaks("seq.counts-messages")
             return None
-        return self.asked[seq - 1]
+        return self.asked[int(seq) - 1]
 
     def utterance(self, value: dict[str, Any]) -> Asked | None:
         asked = self.message(value)
@@ -205,8 +205,11 @@ class Judge:
         elif "octets" in step:
             self.audio(octets(step["octets"]))
         elif "text" in step:
-            reading = self.rules.read_json(step["text"])
-            self.breaks("control.strict-json", when=reading.failed)
+            _, sendable = self.rules.classify(step["text"].encode(), "text")
+            if sendable:
+                self.control(json.loads(step["text"]))
+            else:
+                self.breaks("control.strict-json")
         else:
             self.breaks("control.text-frame", when=step.get("frame") == "binary")
             self.control(step["json"])
@@ -313,6 +316,7 @@ class Judge:
         if "timing" not in self.claims:
             self.breaks("message.unclaimed-marks")
             return
+        self.breaks("timing.before-audio", when=asked.started is None)
         self.breaks("timing.sent-when-asked", when=not asked.judged.fields.get("marks"))
         for word in value["words"]:
             text = asked.judged.fields["text"]
@@ -353,8 +357,8 @@ class Judge:
         if self.ignored(asked):
             self.breaks("close.ignores-later")
             return
-        if asked.settled:
-            self.breaks("reject.one-error")
+        self.breaks("reject.one-error", when=asked.settled)
+        self.breaks("order.one-terminal", when=asked.started is not None)
         code = value.get("code")
         kind = asked.judged.type
         allowed = set(asked.judged.codes) | {"internal"}
@@ -435,6 +439,7 @@ class Judge:
         asked = self.message(value)
         if asked is None:
             return
+        self.breaks("seq.counts-messages", when=asked.judged.type != "hello")
         self.breaks("validation", when=not asked.judged.acceptable or asked.seq != 1)
         self.breaks("hello.session", when=any(other.answered for other in self.asked[1:]))
         self.breaks("session.matches-claims", when=set(value["profiles"]) != self.claims)
@@ -494,6 +499,7 @@ class Judge:
             return
         if self.closed is not None:
             allowed = {1000} | ({1001} if self.shutdown else set())
+            allowed |= {1009} if self.closed["reason"] == "message_too_big" else set()
             self.breaks("close.code", when=step.get("close") not in allowed)
             if self.closed_at is not None and self.now is not None:
                 self.breaks("close.endpoint-waits", when=self.now - self.closed_at < 2)
