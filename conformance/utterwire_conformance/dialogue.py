@@ -153,6 +153,13 @@ class Utterance:
         return bool(self.terminals or self.rejections)
 
     @property
+    def is_short(self) -> bool:
+        """Whether less audio has come than its terminal message says."""
+        said = self.terminal.fields.get("audio_bytes") if self.terminal is not None else None
+        came = sum(len(chunk.data) for chunk in (*self.audio, *self.late_audio))
+        return isinstance(said, int | float) and said > came
+
+    @property
     def pcm(self) -> bytes:
         """Its audio, joined."""
         return b"".join(chunk.data for chunk in self.audio)
@@ -193,6 +200,7 @@ class Dialogue:
         self.close_out: Closing | None = None
         self.close_in: Closing | None = None
         self.eof: Entry | None = None
+        self.eof_index: int | None = None
         self.opened: Entry | None = None
         self.asked: Entry | None = None
         self.broken_frames: list[Entry] = []
@@ -221,14 +229,33 @@ class Dialogue:
         return self.eof is not None
 
     @property
+    def dismissed(self) -> Chunk | None:
+        """A `session_closed` that no `close` asked for and no limit put to the test explains."""
+        farewell = self.session_closed
+        if farewell is None or self.close_sent is not None or "shutdown" in self.facts:
+            return None
+        return None if farewell.fields.get("reason") in ("idle", "message_too_big") else farewell
+
+    @property
     def hung_up(self) -> bool:
         """Whether the endpoint ended the session though nobody asked it to."""
-        if self.abused or self.aborted or self.session_closed is not None:
+        if self.abused or self.aborted:
+            return False
+        if self.dismissed is not None:
+            return True
+        if self.session_closed is not None:
             return False
         theirs = self.close_in.index if self.close_in is not None else None
         if theirs is None and self.eof is not None:
-            theirs = self.entries.index(self.eof)
+            theirs = self.eof_index
         return theirs is not None and (self.close_out is None or self.close_out.index > theirs)
+
+    def passed_over(self, utterance: Utterance) -> bool:
+        """Whether the endpoint went on without answering this message."""
+        if utterance.answered:
+            return False
+        later = any(u.answered for u in self.utterances.values() if u.seq > utterance.seq)
+        return later or utterance.seq in self.in_vain
 
     @property
     def first_owed(self) -> Sent | None:
@@ -274,7 +301,7 @@ class Dialogue:
             if entry.dir == "out":
                 self.aborted = self.aborted or self.eof is None
             elif self.eof is None:
-                self.eof = entry
+                self.eof, self.eof_index = entry, index
         elif entry.dir == "out":
             self._feed_out(entry, index)
         else:
@@ -359,7 +386,7 @@ class Dialogue:
             self._running.audio.append(chunk)
             return
         self.orphans.append(chunk)
-        if self._last is not None and not self._waits():
+        if self._last is not None and (not self._waits() or self._last.is_short):
             chunk.seq = self._last.seq
             self._last.late_audio.append(chunk)
 

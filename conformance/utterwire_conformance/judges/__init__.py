@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from . import audio
+from . import (
+    answers,
+    audio,
+    cases,
+    closing,
+    control,
+    http,
+    messages,
+    order,
+    quote,
+    reading,
+    websocket,
+)
 
-__all__ = ["audio"]
+__all__ = [
+    "answers",
+    "audio",
+    "cases",
+    "closing",
+    "control",
+    "http",
+    "messages",
+    "order",
+    "quote",
+    "reading",
+    "websocket",
+]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from utterwire_conformance.dialogue import Chunk, Sent
+from utterwire_conformance.dialogue import Chunk, Dialogue, Sent
 from utterwire_conformance.exchange import Exchange
 
-__all__ = ["answer", "chunk", "closing", "exchange_request", "octets", "sent"]
+__all__ = ["answer", "chunk", "closing", "ending", "exchange_request", "octets", "sent"]
 
 _WIDTH: Final = 160
 
@@ -48,6 +48,17 @@ def chunk(received: Chunk | None) -> str:
 def closing(code: int | None) -> str:
     """A close frame."""
     return "a close frame without a code" if code is None else f"a close frame with code {code}"
+
+
+def ending(dialogue: Dialogue) -> str:
+    """How a session ended."""
+    if dialogue.session_closed is not None:
+        return chunk(dialogue.session_closed)
+    if dialogue.close_in is not None:
+        return closing(dialogue.close_in.code)
+    if dialogue.eof is not None:
+        return f"the connection ended without a close frame ({dialogue.eof.reason})"
+    return "nothing: the session stayed open and silent"
 
 
 def exchange_request(exchange: Exchange) -> str:

@@ -33,7 +33,6 @@ _LONGEST_IDLE_S = 15.0
 async def close_drains(stage: Stage) -> None:
     """`close` behind two requests and a bad message; more messages behind `close`."""
     async with await stage.session() as session:
-        dialogue = session.dialogue
         await session.send(stage.request(stage.texts.sample(0), request_id="one"))
         await session.send(b"[]")
         await session.send(stage.request(stage.texts.sample(1), request_id="two"))

@@ -1,0 +1,185 @@
+"""Judges of the WebSocket binding (`websocket.md`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from utterwire_conformance.check import check, on_sessions
+from utterwire_conformance.dialogue import Dialogue
+from utterwire_conformance.endpoints import SESSION_PATH
+from utterwire_conformance.verdict import Judgement, fail, passed
+
+from . import quote
+
+__all__ = [
+    "close_echo",
+    "invalid_utf8_text",
+    "message_too_big",
+    "no_compression",
+    "path",
+    "ping",
+    "protocol_error",
+]
+
+
+@check("ws.path", "probe", general=True)
+@on_sessions("no handshake was answered")
+def path(dialogue: Dialogue) -> Iterator[Judgement]:
+    """A WebSocket handshake at the path opens a session."""
+    if dialogue.opened is None or dialogue.scenario == "compression":
+        return
+    if dialogue.is_open:
+        yield passed()
+        return
+    yield fail(
+        f"The handshake was answered with HTTP {dialogue.opened.status}.",
+        sent=f"GET {dialogue.asked.target if dialogue.asked else SESSION_PATH} with"
+        " `Upgrade: websocket`",
+        received=f"HTTP {dialogue.opened.status}",
+        legal="HTTP 101",
+        advice=f"Serve WebSocket at {SESSION_PATH}.",
+    )
+
+
+@check("ws.no-compression", "compression")
+@on_sessions("compression could not be offered")
+def no_compression(dialogue: Dialogue) -> Iterator[Judgement]:
+    """An offer of per-message compression is declined, and the session served."""
+    opened = dialogue.opened
+    if opened is None:
+        return
+    extensions = dict(opened.headers).get("sec-websocket-extensions", "")
+    packed = [e for e in dialogue.broken_frames if e.dir == "in" and e.data and e.data[0] & 0x40]
+    if opened.status == 101 and "deflate" not in extensions and not packed:
+        yield passed()
+        return
+    yield fail(
+        "Per-message compression was agreed to."
+        if opened.status == 101
+        else "The handshake was refused because compression was offered.",
+        sent="`Sec-WebSocket-Extensions: permessage-deflate` in the handshake",
+        received=f"HTTP {opened.status}, `Sec-WebSocket-Extensions: {extensions}`",
+        legal="HTTP 101 without that extension",
+        advice="Turn per-message compression off for this route; PCM only gets slower by it.",
+    )
+
+
+def _failed_with(
+    dialogue: Dialogue, code: int, sent: str, reason: str, advice: str
+) -> Iterator[Judgement]:
+    close = dialogue.close_in
+    if close is not None and close.code == code:
+        yield passed()
+        return
+    received = quote.ending(dialogue)
+    if dialogue.chunks and not dialogue.ended:
+        received = quote.chunk(dialogue.chunks[-1])
+    yield fail(
+        reason,
+        sent=sent,
+        received=received,
+        legal=f"a close frame with code {code}, then the end of the connection",
+        advice=advice,
+    )
+
+
+@check("ws.invalid-utf8-text", "invalid-utf8-text")
+@on_sessions("no such message could be sent")
+def invalid_utf8_text(dialogue: Dialogue) -> Iterator[Judgement]:
+    """Text that is not UTF-8 fails the connection with 1007."""
+    if not dialogue.abused or not dialogue.is_open:
+        return
+    yield from _failed_with(
+        dialogue,
+        1007,
+        quote.sent(dialogue.sent[-1] if dialogue.sent else None),
+        "Invalid UTF-8 in a text message did not fail the connection with 1007.",
+        "Let the WebSocket library check text frames, and close with 1007.",
+    )
+
+
+@check("ws.protocol-error", "protocol-errors")
+@on_sessions("no breach could be committed")
+def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
+    """Every breach of the framing fails the connection with 1002."""
+    breach = dialogue.facts.get("breach")
+    if breach is None or not dialogue.is_open:
+        return
+    yield from _failed_with(
+        dialogue,
+        1002,
+        breach,
+        f"A breach of RFC 6455 ({breach}) did not fail the connection with 1002.",
+        "Use a WebSocket library that checks frames strictly.",
+    )
+
+
+@check("ws.message-too-big", "too-big")
+@on_sessions("no message beyond the limit could be sent")
+def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
+    """A message beyond the limit ends the session, with 1009 or the reason told."""
+    if "too big" not in dialogue.facts:
+        return
+    close, farewell = dialogue.close_in, dialogue.session_closed
+    told = farewell is not None and farewell.fields.get("reason") == "message_too_big"
+    if told:
+        legal = close is None or close.code in (1000, 1009)
+    else:
+        legal = close is not None and close.code == 1009
+    if legal:
+        yield passed()
+    else:
+        received = quote.ending(dialogue)
+        if close is None and farewell is None and dialogue.chunks:
+            received = quote.chunk(dialogue.chunks[0])
+        yield fail(
+            "A message beyond `max_message_bytes` did not end the session as it must.",
+            sent=quote.sent(dialogue.sent[-1]) if dialogue.sent else "a message, not to its end",
+            received=received,
+            legal="a close frame with code 1009, or `session_closed` with `reason`"
+            " message_too_big and then a close frame",
+            advice="Bound the size of messages while you receive them.",
+        )
+
+
+@check("ws.ping", "pings", "fragments")
+@on_sessions("no ping could be sent")
+def ping(dialogue: Dialogue) -> Iterator[Judgement]:
+    """Every ping has a pong with its payload."""
+    if not dialogue.is_open or dialogue.hung_up:
+        return
+    for number, (_, index, payload) in enumerate(dialogue.pings):
+        later = {other for _, _, other in dialogue.pings[number:]}
+        if any(at > index and answer in later for _, at, answer in dialogue.pongs):
+            yield passed()
+            continue
+        got = [answer for _, at, answer in dialogue.pongs if at > index]
+        yield fail(
+            "A ping had no pong with the same payload.",
+            sent=f"a ping with {len(payload)} bytes: {payload[:20]!r}",
+            received=f"a pong with {got[0][:20]!r}" if got else "no pong",
+            legal="a pong with the same payload",
+            advice="Answer every ping with its own payload, also between fragments.",
+        )
+        return
+
+
+@check("ws.close-echo", "close-frames", "pings", general=True)
+@on_sessions("the client never closed first")
+def close_echo(dialogue: Dialogue) -> Iterator[Judgement]:
+    """The client's close frame is answered by a close frame."""
+    ours, theirs = dialogue.close_out, dialogue.close_in
+    if ours is None or dialogue.abused or dialogue.hung_up:
+        return
+    if theirs is not None and theirs.index < ours.index:
+        return
+    if theirs is not None:
+        yield passed()
+    elif dialogue.eof is None or dialogue.eof_index is None or dialogue.eof_index > ours.index:
+        yield fail(
+            "A close frame was not answered by a close frame.",
+            sent=quote.closing(ours.code),
+            received=quote.ending(dialogue),
+            legal="a close frame, then the end of the connection",
+            advice="Answer a close frame before you close TCP.",
+        )
