@@ -345,7 +345,7 @@ def _check_speed(speed: JsonValue, claims: Claims, faults: _Faults) -> None:
     if isinstance(speed, bool) or not isinstance(speed, int | float):
         faults.must("invalid_request", "invalid_speed")
         return
-    if not math.isfinite(speed):
+    if not _is_finite(speed):
         faults.must("invalid_speed", "invalid_request", "invalid_json")
         return
     low, high = _SPEED_FLOOR
@@ -364,7 +364,7 @@ def _check_sample_rate(rate: JsonValue, claims: Claims, faults: _Faults) -> None
     own = "unsupported_sample_rate"
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         faults.must("invalid_request", own)
-    elif not math.isfinite(rate):
+    elif not _is_finite(rate):
         faults.must("invalid_request", own, "invalid_json")
     elif rate != int(rate):
         faults.must("invalid_request", own)
@@ -402,4 +402,9 @@ def _check_hello(fields: Mapping[str, JsonValue], faults: _Faults) -> None:
 def _is_integer(value: JsonValue) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and value == int(value)
+    return _is_finite(value) and value == int(value)
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a double can hold the value; an integer of 400 digits is none that it can."""
+    return value.bit_length() <= 1024 if isinstance(value, int) else math.isfinite(value)
