@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import utterwire_conformance.requirements as package
+from utterwire_conformance.claims import EndpointClaims
+from utterwire_conformance.oracle import Oracle
 from utterwire_conformance.requirements import (
     LEVELS,
     PROFILES,
@@ -555,7 +557,7 @@ def _fences(name: str) -> list[tuple[int, str, str]]:
     text = (SPEC / name).read_text(encoding="utf-8")
     return [
         (text.count("\n", 0, match.start()) + 1, match[1], match[2])
-        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for match in re.finditer(r"^```([\w ]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     ]
 
 
@@ -585,6 +587,46 @@ def test_examples_are_valid(place: str, sender: str, text: str, valid: bool) -> 
     judge = validator("client-message" if from_client else "control-message")
     faults = [error.message for error in judge.iter_errors(message)]
     assert (not faults) is valid, (place, faults)
+
+
+def _transcripts() -> list[tuple[int, str, str]]:
+    return [
+        (line, words.removeprefix("transcript "), body)
+        for line, words, body in _fences("protocol.md")
+        if words.startswith("transcript ")
+    ]
+
+
+@pytest.mark.parametrize(("line", "profiles", "body"), _transcripts())
+def test_example_sessions_are_legal(line: int, profiles: str, body: str) -> None:
+    """Each whole session of the examples, judged by the suite's model of a session."""
+    claims = EndpointClaims(profiles=frozenset(profiles.split()), voices=frozenset({"af_heart"}))
+    oracle = Oracle(claims)
+    clock = 0.0
+    for step in body.splitlines():
+        said = re.fullmatch(r"([CE])  (.*?) *(?:# .*)?", step)
+        assert said is not None, step
+        sender, what = said.groups()
+        clock += 0.2
+        if audio := re.fullmatch(r"\(audio, (\d+) bytes\)", what):
+            oracle.received(bytes(int(audio[1])), "binary", t=clock)
+        elif silence := re.fullmatch(r"\(says nothing for (\d+) s\)", what):
+            clock += float(silence[1])
+        elif what == "(the endpoint is told to stop)":
+            oracle.shutdown_told()
+            clock += 19.0
+        elif what == "(closes the transport)":
+            oracle.client_closed(clock)
+            oracle.closed(1000, clock)
+        elif sender == "C":
+            oracle.sent(what.encode(), t=clock)
+        else:
+            oracle.received(what.encode(), "text", t=clock)
+    assert oracle.finish(quiet="(closes the transport)" not in body) == (), line
+
+
+def test_there_are_example_sessions() -> None:
+    assert len(_transcripts()) >= 7
 
 
 def test_there_are_examples() -> None:
