@@ -1,0 +1,107 @@
+"""`utterwire-conformance`: the suite from anywhere, without a checkout."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["main"]
+
+_PROGRAM: Final = "utterwire-conformance"
+_NEEDED: Final = {"h11": "h11", "pytest": "pytest", "yaml": "pyyaml"}
+_OPTIONS: Final = ("endpoint", "endpoint_url", "endpoints", "report")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=_PROGRAM,
+        description="Judge an Utterwire endpoint by the specification.",
+        epilog="Exit status: 0 it conforms, 1 it does not, 2 it could not be judged."
+        f" See also `{_PROGRAM} proxy --help`: a proxy that breaks one rule at a time.",
+    )
+    parser.add_argument("--endpoint", metavar="NAME", help="judge the endpoint of this name")
+    parser.add_argument("--endpoint-url", metavar="URL", help="judge the endpoint at this URL")
+    parser.add_argument("--endpoints", metavar="FILE", help="the endpoint file")
+    parser.add_argument("--profile", metavar="PROFILE", action="append", default=[])
+    parser.add_argument("--header", metavar="'NAME: VALUE'", action="append", default=[])
+    parser.add_argument("--report", metavar="DIR", help="where the report goes")
+    parser.add_argument(
+        "--strict-recommendations", action="store_true", help="fail on a SHOULD, too"
+    )
+    parser.add_argument("-k", metavar="EXPRESSION", help="only requirements that match")
+    parser.add_argument("-v", action="count", default=0, help="a line for each requirement")
+    parser.add_argument("-q", action="count", default=0, help="less")
+    return parser
+
+
+def _missing() -> str | None:
+    for module, distribution in _NEEDED.items():
+        if importlib.util.find_spec(module) is None:
+            return distribution
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suite, or `proxy`; the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    missing = _missing()
+    if missing is not None:
+        print(
+            f"{_PROGRAM}: {missing} is missing; install it with: pip install"
+            " 'utterwire[conformance]'",
+            file=sys.stderr,
+        )
+        return 2
+    if given[:1] == ["proxy"]:
+        from .faults import main_proxy
+
+        return main_proxy(given[1:])
+    try:
+        options = _parser().parse_args(given)
+        if not options.endpoint and not options.endpoint_url:
+            _parser().error("which endpoint? Give --endpoint NAME or --endpoint-url URL")
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    import pytest
+
+    command = [
+        str(Path(__file__).resolve().parent / "suite.py"),
+        # Neither settings nor hooks of whatever project the working directory belongs to.
+        "--noconftest",
+        f"--rootdir={Path.cwd()}",
+        "-c",
+        os.devnull,
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "utterwire_conformance.plugin",
+        "--import-mode=importlib",
+    ]
+    for name in _OPTIONS:
+        value = getattr(options, name)
+        if value is not None:
+            command.append(f"--{name.replace('_', '-')}={value}")
+    command += [f"--profile={profile}" for profile in options.profile]
+    command += [f"--header={header}" for header in options.header]
+    if options.strict_recommendations:
+        command.append("--strict-recommendations")
+    if options.k is not None:
+        command += ["-k", options.k]
+    command += ["-v"] * options.v + ["-q"] * options.q
+    status = int(pytest.main(command))
+    # Whatever else goes wrong (usage, nothing collected, a fault inside) means: not judged.
+    return status if status in (0, 1) else 2
