@@ -232,9 +232,9 @@ FAULTS.chunks(
 )
 FAULTS.chunks(
     "start-names-another-voice",
-    "`synthesis_start` names a voice other than the one asked for.",
+    "`synthesis_start` names a voice other than the one asked for, and the default keeps changing.",
     "start.fields",
-    _of_type("synthesis_start", voice="x-another-voice"),
+    _field("synthesis_start", "voice", lambda _, chunk, tap: f"x-voice-{chunk.seq}"),
 )
 FAULTS.chunks(
     "start-names-another-format",

@@ -8,7 +8,16 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from utterwire_conformance.client_message import Meaning, read_client_message
-from utterwire_conformance.proxy import ExchangeTamper, Head, Request, Shared
+from utterwire_conformance.proxy import (
+    Action,
+    Chunk,
+    ExchangeTamper,
+    Head,
+    Request,
+    SessionTamper,
+    Shared,
+    Tap,
+)
 
 from .catalogue import Catalogue
 from .rewriting import SAFE_TEXT
@@ -604,26 +613,47 @@ FAULTS.add(
 )
 
 
+class _BusySession(SessionTamper):
+    """Tells the proxy when a session speaks."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._speaking: set[int | None] = set()
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.type == "synthesis_start":
+            self._speaking.add(chunk.seq)
+            _speak(self.shared, 1)
+        elif chunk.is_terminal and chunk.seq in self._speaking:
+            self._speaking.discard(chunk.seq)
+            _speak(self.shared, -1)
+        return super().chunk(chunk)
+
+
 class _BusyPing(ExchangeTamper):
     """Answers `/ping` only when no audio is being made."""
 
     def request(self, request: Request) -> Request | tuple[Head, bytes]:
-        speaking = self.shared.notes.setdefault("speaking", 0)
-        if _is_ping(request) and speaking:
+        if _is_ping(request) and self.shared.notes.get("speaking"):
             return Head(503), b""
         if _is_speech(request):
-            self.shared.notes["speaking"] += 1
+            _speak(self.shared, 1)
         return request
 
     def end(self, *, clean: bool) -> tuple[bytes, bool]:
         if self.request_sent is not None and _is_speech(self.request_sent):
-            self.shared.notes["speaking"] -= 1
+            _speak(self.shared, -1)
         return super().end(clean=clean)
+
+
+def _speak(shared: Shared, more: int) -> None:
+    shared.notes["speaking"] = shared.notes.get("speaking", 0) + more
 
 
 FAULTS.add(
     "http-ping-fails-when-busy",
     "`/ping` answers 503 while an utterance is being made.",
     "http.ping-busy",
+    session=_BusySession,
     exchange=_BusyPing,
 )

@@ -122,7 +122,7 @@ FAULTS.chunks(
 FAULTS.add(
     "error-after-complete",
     "An utterance that was completed then ends again, in an error.",
-    ("order.one-terminal", "order.nothing-after-terminal"),
+    "order.one-terminal",
     _after_complete(
         {"type": "error", "code": "internal", "message": "It failed.", "retryable": True}
     ),

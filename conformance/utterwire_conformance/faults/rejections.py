@@ -149,22 +149,28 @@ FAULTS.add(
 
 
 class _RejectionEndsRunning(SessionTamper):
-    """Ends the running utterance with an error when an invalid message is read."""
+    """Breaks off the utterance that is being spoken when an invalid message is read."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
-        self._killed: set[int] = set()
+        self._doomed: set[int] = set()
+        self._dead: set[int] = set()
 
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
-        running = self.tap.running
-        if message.meaning.verdict == "reject" and running is not None:
-            self._killed.add(running)
-            victim = self.tap.messages[running]
-            yield ToClient(error_frame("internal", running, victim.meaning.request_id))
-        yield from super().client_message(message)
+        if message.meaning.verdict == "reject":
+            self._doomed.update(self.tap.unended()[:1])
+        return super().client_message(message)
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        return [] if chunk.seq in self._killed else super().chunk(chunk)
+        seq = chunk.seq
+        if seq in self._dead:
+            return []
+        if chunk.is_audio and seq is not None and seq in self._doomed:
+            self._dead.add(seq)
+            victim = self.tap.messages[seq]
+            failure = error_frame("internal", seq, victim.meaning.request_id)
+            return [ToClient(chunk.frame), ToClient(failure)]
+        return super().chunk(chunk)
 
 
 FAULTS.add(

@@ -132,6 +132,7 @@ class Oracle:
         self._counted = 0
         self._last_activity: float | None = 0.0
         self._active_before_close: float | None = None
+        self._activities: list[float | None] = []
         self._last_was_rejection = False
 
     # --- What the client does ------------------------------------------------------------------
@@ -873,12 +874,20 @@ class Oracle:
             self._found("idle.reset-by-messages", "the idle clock ran during an utterance")
             return
         limit = self.claims.idle_s
-        if limit is None or t is None or self._last_activity is None:
+        last = self._last_activity_read(t)
+        if limit is None or t is None or last is None:
             return
-        waited = t - self._last_activity
+        waited = t - last
         if waited < limit - _SLACK_S:
             reason = f"the session was idle for {waited:.2f} s; the limit is {limit:g} s"
             self._found("idle.reset-by-messages", reason)
+
+    def _last_activity_read(self, t: float | None) -> float | None:
+        """The last activity that the endpoint must have seen by `t`: others may have crossed."""
+        if t is None or None in self._activities:
+            return None
+        seen = [when for when in self._activities if when is not None and when < t - _SLACK_S]
+        return seen[-1] if seen else 0.0
 
     def _check_drained(self) -> None:
         if not self._shutdown or self._blind:
@@ -977,6 +986,7 @@ class Oracle:
 
     def _activity(self, t: float | None) -> None:
         self._last_activity = t
+        self._activities.append(t)
 
     def _found(self, requirement: str, reason: str) -> None:
         self.breaches.append(Breach(requirement, reason))
