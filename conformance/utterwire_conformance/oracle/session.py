@@ -328,7 +328,7 @@ class Oracle:
     def _subject(self, kind: str, fields: dict[str, Any]) -> _Message | None:
         """The message that a control message says it is about, if that can be."""
         seq = fields.get("seq")
-        message = self._messages.get(seq) if type(seq) is int else None
+        message = self._messages.get(int(seq)) if _is_integer(seq) else None
         why = ""
         if message is None:
             why = f"`{kind}` carries the `seq` {seq!r}, which no message has"
@@ -696,9 +696,9 @@ class Oracle:
                     message.unstopped = "cancel.running" if message.started else "cancel.waiting"
                 left += 1
         count = fields.get("count")
-        if not isinstance(count, int) or isinstance(count, bool):
+        if not _is_integer(count):
             return
-        self._counted += count
+        self._counted += int(count)
         if not left and self._counted != self._cancelled:
             several = any(not other.done for other in self._cancels_sent() if other is not cancel)
             if self._counted > self._cancelled or not several:
@@ -766,6 +766,10 @@ class Oracle:
         if message.ended:
             reason = f"`marks` came after the end of utterance {message.seq}"
             self._found("order.nothing-after-terminal", reason)
+            return
+        if not message.started:
+            reason = f"`marks` came before the `synthesis_start` of utterance {message.seq}"
+            self._found("timing.before-audio", reason)
             return
         assert message.words is not None
         rate = message.start.get("sample_rate")
@@ -858,8 +862,14 @@ class Oracle:
             self._found("session-closed.last-seq", f"{what} {self._answered_to}")
         if reason == "idle":
             self._check_idle(t)
-        elif reason == "going_away":
+            return
+        if reason == "going_away":
             self._check_drained()
+        elif not self._blind:
+            left = [m for m in self._messages.values() if m.started and not m.ended]
+            if left:
+                what = f"the session ended, and utterance {_numbers(left)} had no end"
+                self._found("order.one-terminal", what)
 
     def _crossed_idle(self) -> bool:
         """Whether the limit may have been reached before `close` came."""
@@ -890,9 +900,13 @@ class Oracle:
         return seen[-1] if seen else 0.0
 
     def _check_drained(self) -> None:
-        if not self._shutdown or self._blind:
+        if self._blind:
             return
-        left = [m for m in self._messages.values() if m.owes_place and not m.after_shutdown]
+        left = [
+            m
+            for m in self._messages.values()
+            if m.owes_place and not m.after_shutdown and (self._shutdown or m.started)
+        ]
         if left:
             self._found("shutdown.drains", f"message {_numbers(left)} got no end")
 
@@ -990,6 +1004,13 @@ class Oracle:
 
     def _found(self, requirement: str, reason: str) -> None:
         self.breaches.append(Breach(requirement, reason))
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a number is integral, however it is written."""
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _listed(codes: frozenset[str]) -> str:

@@ -185,17 +185,25 @@ class SessionRelay:
         self._tap.after(chunk)
 
     async def _do(self, actions: Iterable[Action], *, from_client: bool = False) -> None:
+        to_client = bytearray()
+
+        async def flush() -> None:
+            # A client that does not read must not keep its own messages from the endpoint.
+            data, to_client[:] = bytes(to_client), b""
+            await _send(self._client_writer, data, drain=not from_client)
+
         for action in actions:
             if self._over:
                 return
+            if isinstance(action, ToClient):
+                to_client += encode(action.frame)
+                continue
+            await flush()
             match action:
                 case ToEndpoint(frame, as_is):
                     if frame.mask is None and not as_is:
                         frame = replace(frame, mask=_MASK)
                     await _send(self._endpoint_writer, encode(frame), drain=from_client)
-                case ToClient(frame):
-                    # A client that does not read must not keep its own messages from the endpoint.
-                    await _send(self._client_writer, encode(frame), drain=not from_client)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
                 case CloseSession(code, reason):
@@ -210,12 +218,13 @@ class SessionRelay:
                     self._over = True
                     _abort(self._client_writer)
                     _abort(self._endpoint_writer)
+        await flush()
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes, *, drain: bool = True) -> None:
     # Who has hung up is found out by the side that reads from it.
     with suppress(OSError, RuntimeError):
-        if not writer.is_closing():
+        if data and not writer.is_closing():
             writer.write(data)
             if drain:
                 await writer.drain()
