@@ -1,5 +1,7 @@
 """Audio that nobody reads: bounded, and in nobody else's way."""
 
+# ruff: noqa: PT012 - how a loop or a block is left is what is tested
+
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
@@ -73,11 +75,8 @@ async def test_what_nobody_reads_is_not_read_on() -> None:
         await settle()
         before = tape.taken
         assert before < 20
-        # Nobody waits, so nobody is let down: no deadline runs meanwhile.
         assert await speech.read() == tone(500, 1) * 1000
         assert tape.taken == 1002
-        with pytest.raises(ZeroDivisionError):
-            raise ZeroDivisionError
 
 
 async def test_single_samples_count_too() -> None:
@@ -173,7 +172,7 @@ async def test_closing_reads_past_unread_audio() -> None:
 
 async def test_a_socket_that_is_not_read_holds_up_the_endpoint(endpoint: Serve) -> None:
     sent = 0
-    read_on = asyncio.Event()
+    begun = asyncio.Event()
 
     async def script(peer: Any) -> None:
         nonlocal sent
@@ -182,6 +181,7 @@ async def test_a_socket_that_is_not_read_holds_up_the_endpoint(endpoint: Serve) 
         for _ in range(400):
             await peer.audio(bytes(65536))
             sent += 1
+            begun.set()
         await peer.complete(1, 400 * 65536)
         await peer.say_goodbye()
 
@@ -194,11 +194,9 @@ async def test_a_socket_that_is_not_read_holds_up_the_endpoint(endpoint: Serve) 
 
     async with connect(await endpoint(script), buffer_bytes=100_000) as session:
         speech = session.speak("x")
-        while sent == 0:
-            await asyncio.sleep(0)
+        await begun.wait()
         await watch()
         assert sent < 400
-        read_on.set()
         assert len(await speech.read()) == 400 * 65536
 
 

@@ -1,5 +1,7 @@
 """Being interrupted: by `cancel`, by leaving a loop, by a cancelled task."""
 
+# ruff: noqa: PT012 - how a loop or a block is left is what is tested
+
 import asyncio
 import contextlib
 import gc

@@ -4,12 +4,14 @@ import asyncio
 import io
 import os
 import signal
+import ssl
+import stat
 import struct
 import subprocess
 import sys
 import threading
 import wave
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,7 +221,7 @@ async def test_the_audio_alone_in_a_file(
 async def test_a_device(endpoint: Serve, say: Say) -> None:
     result = await say("x", "--url", await endpoint(hello), "-o", "/dev/null")
     assert result.code == 0
-    assert Path("/dev/null").is_char_device()
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)  # not replaced by a file
 
 
 async def test_an_endpoint_of_before(endpoint: Serve, say: Say) -> None:
@@ -233,6 +235,12 @@ async def test_an_endpoint_of_before(endpoint: Serve, say: Say) -> None:
     assert result.code == 0
     assert "warning" in result.one_line()
     assert len(frames((say.directory / "hello.wav").read_bytes())[1]) == 202
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 # -- failures
@@ -300,8 +308,6 @@ async def test_nobody_there(say: Say, unused_tcp_port: int) -> None:
 
 
 async def test_tls(endpoint: Serve, say: Say) -> None:
-    import ssl
-
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
@@ -399,14 +405,22 @@ async def test_an_interrupt(endpoint: Serve, say: Say, blocked: bool) -> None:
         (("x", "-o", "a.wav", "--ca-file", "none.pem"), None, "none.pem"),
     ],
 )
-async def test_what_cannot_be_done(
-    say: Say, arguments: tuple[str, ...], stdin: bytes | None, words: str
+def test_what_cannot_be_done(
+    elsewhere: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    stdin: bytes | None,
+    words: str,
 ) -> None:
-    result = await say(*arguments, stdin=stdin)
+    monkeypatch.delenv("UTTERWIRE_ENDPOINTS", raising=False)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin or b"")))
+    code = main(["say", *arguments])
+    result = Result(code, b"", capsys.readouterr().err)
     assert result.code == ExitCode.USAGE
     assert words in result.one_line()
     assert "secret" not in result.err
-    assert list(say.directory.iterdir()) == []
+    assert os.listdir() == []
 
 
 async def test_text_that_nobody_may_be_asked_to_speak(endpoint: Serve, say: Say) -> None:
@@ -432,12 +446,6 @@ async def test_usage(say: Say) -> None:
 # -- in this process, for what a terminal does
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -452,8 +460,8 @@ def test_audio_is_not_for_a_terminal(elsewhere: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-async def background(endpoint: Serve) -> AsyncIterator[str]:
-    yield await endpoint(hello)
+async def background(endpoint: Serve) -> str:
+    return await endpoint(hello)
 
 
 async def test_progress_on_a_terminal(

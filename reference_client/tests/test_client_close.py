@@ -39,7 +39,7 @@ async def test_close_lets_everything_be_spoken(endpoint: Serve) -> None:
         first, second = session.speak("x"), session.speak("y")
         reading = asyncio.gather(first.read(), second.read())
         await session.close()
-        assert await reading == [tone(3), tone(4)]
+        assert list(await reading) == [tone(3), tone(4)]
         await session.close()
         assert session.closed
         with pytest.raises(SessionLost):

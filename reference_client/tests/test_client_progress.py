@@ -41,17 +41,17 @@ def run(screen: Screen, *, quiet: bool = False, start: Start = PCM) -> str:
 
 def test_plain_lines() -> None:
     assert run(Screen(False)).splitlines() == [
-        "first audio after 0.06 s",
+        "first audio after 0.060 s",
         "10.00 s of audio",
         "20.00 s of audio",
         "careful",
-        "24.00 s of audio in hello.wav (1.44 s, first after 0.06 s)",
+        "24.00 s of audio in hello.wav (1.44 s, first after 0.060 s)",
     ]
 
 
 def test_a_terminal() -> None:
     shown = run(Screen(True))
-    assert shown.startswith("\r1.00 s of audio, first after 0.06 s\x1b[K\r")
+    assert shown.startswith("\r1.00 s of audio, first after 0.060 s\x1b[K\r")
     # A line for people clears the rewritten one first, and only once.
     assert "\r\x1b[Kcareful\n24.00 s of audio in" in shown
     # Drawn ten times a second at most, however many chunks come.

@@ -137,8 +137,8 @@ class UtteranceRejected(UtterwireError):
 class UtteranceFailed(UtterwireError):
     """The endpoint gave up on an utterance it had accepted; the session lives on.
 
-    ``audio_bytes`` counts what had arrived: it is not the whole of it. ``code`` is ``internal`` where
-    the endpoint gave none.
+    ``audio_bytes`` counts what had arrived: it is not the whole of it. ``code`` is ``internal``
+    where the endpoint gave none.
     """
 
     def __init__(

@@ -65,14 +65,14 @@ class Progress:
         if self._first_byte_s is None:
             self._first_byte_s = self._clock() - self._started_at
             if not self._rewrites:
-                self._line(f"first audio after {self._first_byte_s:.2f} s")
+                self._line(f"first audio after {self._first_byte_s:.3f} s")
         if self._quiet:
             return
         if self._rewrites:
             now = self._clock()
             if now - self._drawn_at >= _REWRITE_EVERY_S:
                 self._drawn_at = now
-                self._draw(f"{self.amount()}, first after {self._first_byte_s:.2f} s")
+                self._draw(f"{self.amount()}, first after {self._first_byte_s:.3f} s")
         elif (seconds := self._seconds()) is not None and seconds >= self._next_line_s:
             self._next_line_s += _LINE_EVERY_S
             self._line(self.amount())
@@ -90,7 +90,7 @@ class Progress:
 
     def done(self, where: str) -> None:
         took = self._clock() - self._started_at
-        first = "" if self._first_byte_s is None else f", first after {self._first_byte_s:.2f} s"
+        first = "" if self._first_byte_s is None else f", first after {self._first_byte_s:.3f} s"
         self._line(f"{self.amount()} in {where} ({took:.2f} s{first})")
 
     def note(self, text: str) -> None:

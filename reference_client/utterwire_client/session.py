@@ -403,39 +403,40 @@ class Session:
     def _handle(self, event: CoreEvent) -> None:
         match event:
             case SynthesisStart():
-                if inbox := self._hear(event.seq):
-                    inbox.start = Start(
-                        sample_rate=event.sample_rate,
-                        format=event.format,
-                        voice=event.voice,
-                        implied=event.implied,
-                    )
-                    inbox.put(inbox.start)
+                inbox = self._hear(event.seq)
+                inbox.start = Start(
+                    sample_rate=event.sample_rate,
+                    format=event.format,
+                    voice=event.voice,
+                    implied=event.implied,
+                )
+                inbox.put(inbox.start)
             case AudioChunk():
-                if inbox := self._hear(event.seq):
-                    inbox.received_bytes += len(event.data)
-                    if data := self._aligned(inbox, event.data):
-                        inbox.put(Audio(data))
+                inbox = self._hear(event.seq)
+                inbox.received_bytes += len(event.data)
+                if data := self._aligned(inbox, event.data):
+                    inbox.put(Audio(data))
             case MarksReceived():
-                if inbox := self._hear(event.seq):
-                    inbox.put(Marks(tuple(_word(word) for word in event.words)))
+                inbox = self._hear(event.seq)
+                inbox.put(Marks(tuple(_word(word) for word in event.words)))
             case SynthesisComplete():
-                if inbox := self._ended(event.seq):
-                    inbox.put(_complete(inbox, event))
-                    inbox.end()
+                inbox = self._ended(event.seq)
+                inbox.put(_complete(inbox, event))
+                inbox.end()
             case Cancelled():
-                if inbox := self._ended(event.seq):
-                    why = f"the utterance was cancelled after {inbox.received_bytes} bytes"
-                    inbox.end(
-                        UtteranceCancelled(
-                            why,
-                            request_id=inbox.request_id,
-                            audio_bytes=inbox.received_bytes,
-                        ),
-                        drop=True,
-                    )
+                inbox = self._ended(event.seq)
+                inbox.end(
+                    UtteranceCancelled(
+                        f"the utterance was cancelled after {inbox.received_bytes} bytes of audio",
+                        request_id=inbox.request_id,
+                        audio_bytes=inbox.received_bytes,
+                    ),
+                    drop=True,
+                )
+            case ErrorReceived() if event.seq in self._unended:
+                self._failed(self._ended(event.seq), event)
             case ErrorReceived():
-                self._error(event)
+                self._refused(event)
             case CancelDone():
                 self._cancel_seqs.discard(event.seq)
                 self._answered(event.seq, event.count or 0)
@@ -449,16 +450,18 @@ class Session:
             case _:
                 pass  # control messages of unknown type (protocol.md#extension)
 
-    def _hear(self, seq: int | None) -> Inbox | None:
-        """The utterance of that seq, if there is one; its silence ends now."""
-        self._heard_at = self._now()
-        return None if seq is None else self._unended.get(seq)
+    def _hear(self, seq: int) -> Inbox:
+        """The unended utterance of that seq, which is not silent any more.
 
-    def _ended(self, seq: int | None) -> Inbox | None:
+        The core names no other: it ends utterances by the same events as this module.
+        """
+        self._heard_at = self._now()
+        return self._unended[seq]
+
+    def _ended(self, seq: int) -> Inbox:
+        """The same, for the last time."""
         inbox = self._hear(seq)
-        if inbox is None or inbox.seq is None:
-            return None
-        del self._unended[inbox.seq]
+        del self._unended[seq]
         self._turn_at = self._heard_at
         if inbox.carry:
             self._report(
@@ -483,36 +486,39 @@ class Session:
         inbox.carry = data[whole:]
         return data[:whole]
 
-    def _error(self, event: ErrorReceived) -> None:
+    def _failed(self, inbox: Inbox, event: ErrorReceived) -> None:
         said = _printable(f"{event.code}: {event.message}")
-        if inbox := self._ended(event.seq):
-            if event.rejected:
-                inbox.end(
-                    UtteranceRejected(
-                        f"the endpoint does not accept the request ({said})",
-                        code=event.code,
-                        retryable=event.retryable,
-                        request_id=inbox.request_id,
-                    )
+        if event.rejected:
+            inbox.end(
+                UtteranceRejected(
+                    f"the endpoint does not accept the request ({said})",
+                    code=event.code,
+                    retryable=event.retryable,
+                    request_id=inbox.request_id,
                 )
-            else:
-                inbox.end(
-                    UtteranceFailed(
-                        f"the endpoint failed after {inbox.received_bytes} bytes of audio ({said})",
-                        code=event.code,
-                        retryable=event.retryable,
-                        request_id=inbox.request_id,
-                        audio_bytes=inbox.received_bytes,
-                    )
+            )
+        else:
+            inbox.end(
+                UtteranceFailed(
+                    f"the endpoint failed after {inbox.received_bytes} bytes of audio ({said})",
+                    code=event.code,
+                    retryable=event.retryable,
+                    request_id=inbox.request_id,
+                    audio_bytes=inbox.received_bytes,
                 )
-        elif self._hello_seq in self._answers and event.seq in (None, self._hello_seq):
+            )
+
+    def _refused(self, event: ErrorReceived) -> None:
+        """An error that is about no utterance: about `hello`, a `cancel`, or nothing known."""
+        if self._hello_seq in self._answers and event.seq in (None, self._hello_seq):
             self._answered(self._hello_seq, 0)
         elif event.seq in self._cancel_seqs:
             self._cancel_seqs.discard(event.seq)
             if event.code == "unknown_type":
                 self._interrupt = False
-            if (answer := self._answers.get(event.seq)) is not None and not answer.done():
-                answer.set_exception(
+            if event.seq in self._answers:
+                said = _printable(f"{event.code}: {event.message}")
+                self._answers[event.seq].set_exception(
                     InterruptUnavailable(f"the endpoint refuses to be interrupted ({said})")
                 )
 

@@ -184,9 +184,13 @@ def _connect_failed(shown: str, exc: Exception) -> ConnectFailed:
             return _refused(shown, exc)
         case InvalidMessage():
             return ConnectFailed(f"{shown} does not answer as HTTP: is it ws:// or wss://?")
-        case ProxyError() | InvalidProxy() | ImportError():
+        case InvalidProxy():  # its own words repeat the address, which may hold a password
+            return ConnectFailed(f"no way to {shown}: the proxy's address is no good ({exc.msg})")
+        case ProxyError() | ImportError():
             return ConnectFailed(f"no way to {shown} through the proxy: {_line(exc)}")
-        case InvalidHandshake() | InvalidURI():
+        case InvalidURI():
+            return ConnectFailed(f"{shown} is no good as an address ({exc.msg})")
+        case InvalidHandshake():
             return ConnectFailed(f"{shown} does not open a WebSocket: {_line(exc)}")
         case ssl.SSLCertVerificationError():
             return ConnectFailed(
