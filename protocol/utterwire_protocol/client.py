@@ -312,12 +312,12 @@ class Client:
                     "order.nothing-after-terminal", "Audio came that belongs to no utterance."
                 )
                 return
-            utterance = self._imply_start(utterance)
+            self._imply_start(utterance)
         utterance = self._move(utterance.with_audio(len(data)), UtteranceInput.AUDIO)
         self._events.append(AudioChunk(utterance.seq, data))
 
-    def _imply_start(self, utterance: Utterance) -> Utterance:
-        """Begin an utterance whose endpoint sent no ``synthesis_start``."""
+    def _imply_start(self, utterance: Utterance) -> None:
+        """Tell of the beginning of an utterance whose endpoint sent no ``synthesis_start``."""
         format = utterance.format or _DEFAULT_FORMAT
         rate = utterance.sample_rate or _DEFAULT_RATES.get(format, _DEFAULT_RATE)
         self._events.append(
@@ -326,7 +326,6 @@ class Client:
             )
         )
         self._speaking = utterance.seq
-        return self._move(utterance, UtteranceInput.START)
 
     def _first(self, *states: UtteranceState) -> Utterance | None:
         """The oldest unended utterance in the first of ``states`` that any is in."""
@@ -404,7 +403,7 @@ class Client:
             self._stray(fields)
             return
         if utterance.state is UtteranceState.WAITING:
-            utterance = self._imply_start(utterance)
+            self._imply_start(utterance)
         claimed = _integer(fields.get("audio_bytes"), 0)
         self._compare("complete.audio-bytes", utterance, claimed)
         self._move(utterance, UtteranceInput.COMPLETE)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from utterwire_protocol import (
+    Audio,
+    Control,
+    FrameKind,
+    RemoteProtocolError,
+    classify,
+    is_sendable_audio,
+)
+from utterwire_schemas import octets, vectors
+
+VECTORS = vectors("classification")
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=[each["id"] for each in VECTORS])
+def test_vector(vector: dict[str, Any]) -> None:
+    chunk = octets(vector["chunk"])
+    try:
+        found = classify(chunk, FrameKind(vector["frame"]))
+    except RemoteProtocolError:
+        # A text frame without a control message is never audio.
+        assert vector["frame"] == "text"
+        found = Control({})
+    verdict = "control" if isinstance(found, Control) else "audio"
+    assert vector["receiver"] in (verdict, "either")
+    if isinstance(found, Audio):
+        assert found.data == chunk
+    assert is_sendable_audio(chunk) is vector["sendable_as_audio"]
+
+
+BRACED = st.binary(max_size=40).map(lambda data: b"{" + data + b"}")
+NEAR_JSON = st.text(alphabet='{}[]":,type0 \n\\u\ud800', max_size=40).map(
+    lambda text: b"{" + text.encode("utf-8", "surrogatepass") + b"}"
+)
+CHUNKS = st.one_of(st.binary(max_size=60), BRACED, NEAR_JSON)
+
+
+@given(CHUNKS, st.sampled_from(FrameKind))
+@settings(derandomize=True, max_examples=400, deadline=None, database=None)
+def test_no_chunk_makes_the_receiver_fail(chunk: bytes, kind: FrameKind) -> None:
+    found: Audio | Control | RemoteProtocolError
+    try:
+        found = classify(chunk, kind)
+    except RemoteProtocolError as error:
+        found = error
+    if isinstance(found, RemoteProtocolError):
+        assert kind is FrameKind.TEXT
+        assert found.requirement in ("control.strict-json", "control.schema")
+    elif isinstance(found, Audio):
+        assert kind is not FrameKind.TEXT
+        assert found.data == chunk
+    else:
+        assert isinstance(found.fields["type"], str)
+
+
+@given(CHUNKS)
+@settings(derandomize=True, max_examples=400, deadline=None, database=None)
+def test_what_may_be_sent_as_audio_is_never_taken_for_control(chunk: bytes) -> None:
+    if is_sendable_audio(chunk):
+        assert classify(chunk, FrameKind.BINARY) == Audio(chunk)
+        # Nor by the clients of the field, whose parser guesses the encoding.
+        try:
+            lenient = json.loads(chunk)
+        except (ValueError, RecursionError):
+            lenient = None
+        assert not (chunk[0] == 0x7B and isinstance(lenient, dict))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.text(max_size=10))
+@settings(derandomize=True, max_examples=100, deadline=None, database=None)
+def test_every_control_message_is_taken_for_one(fields: dict[str, Any], type: str) -> None:
+    fields["type"] = type
+    chunk = json.dumps(fields, ensure_ascii=True).encode()
+    for kind in FrameKind:
+        assert classify(chunk, kind) == Control(fields)
