@@ -327,7 +327,7 @@ class Oracle:
 
     def _subject(self, kind: str, fields: dict[str, Any]) -> _Message | None:
         """The message that a control message says it is about, if that can be."""
-        seq = fields.get("seq")
+        seq: Any = fields.get("seq")
         message = self._messages.get(int(seq)) if _is_integer(seq) else None
         why = ""
         if message is None:
@@ -695,7 +695,7 @@ class Oracle:
                 else:
                     message.unstopped = "cancel.running" if message.started else "cancel.waiting"
                 left += 1
-        count = fields.get("count")
+        count: Any = fields.get("count")
         if not _is_integer(count):
             return
         self._counted += int(count)
@@ -770,7 +770,6 @@ class Oracle:
         if not message.started:
             reason = f"`marks` came before the `synthesis_start` of utterance {message.seq}"
             self._found("timing.before-audio", reason)
-            return
         assert message.words is not None
         rate = message.start.get("sample_rate")
         heard = message.audio / (2 * rate) if isinstance(rate, int) and rate > 0 else 0.0
