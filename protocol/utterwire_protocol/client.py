@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from types import MappingProxyType
 
-from utterwire_schemas import ERROR_CODES
-
 from utterwire_protocol.chunk import Chunk
 from utterwire_protocol.classification import MAX_CHUNK_BYTES, Audio, FrameKind, classify
 from utterwire_protocol.control import Word
@@ -434,11 +432,8 @@ class Client:
         seq = utterance.seq if utterance else _integer(fields.get("seq"), 1)
         name = utterance.request_id if utterance else _string(fields.get("request_id"))
         code = _string(fields.get("code")) or "internal"
-        retryable = fields.get("retryable")
-        if not isinstance(retryable, bool):
-            # An endpoint of the field that names no code is not known to do better a second time.
-            row = ERROR_CODES.get(code) if "code" in fields else None
-            retryable = row.retryable if row else False
+        # Left out, it is false (protocol.md#deployed-endpoints).
+        retryable = fields.get("retryable") is True
         message = _string(fields.get("message")) or "The endpoint gave no reason."
         if utterance is not None:
             if rejected and utterance.state is UtteranceState.WAITING:
