@@ -406,6 +406,38 @@ async def test_who_reads_to_the_end_stops_nobody(endpoint: Serve) -> None:
         assert [event async for event in speech] == []
 
 
+async def test_letting_go_of_it_in_another_thread(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        await peer.audio(tone(4))
+        assert await peer.next() == {"type": "cancel"}
+        await stop(peer, 1)
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script)) as session:
+        kept = [session.speak("x")]
+        await anext(kept[0])
+        await asyncio.to_thread(kept.clear)
+
+
+async def test_letting_go_of_what_was_not_read(endpoint: Serve) -> None:
+    """What has ended needs no cancel, and its audio no memory."""
+
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.speak(1, tone(1000))
+        await peer.next()
+        await peer.speak(2, tone(1000))
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script), buffer_bytes=1, max_buffer_bytes=4000) as session:
+        first, second = session.speak("x"), session.speak("y")
+        await anext(first)
+        del first
+        assert await second.read() == tone(1000)
+
+
 async def test_a_speech_that_outlives_its_loop(endpoint: Serve) -> None:
     kept: list[object] = []
 

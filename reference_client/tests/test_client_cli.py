@@ -109,19 +109,22 @@ async def test_an_endpoint_by_name(endpoint: Serve, say: Say, tmp_path: Path) ->
     seen: dict[str, Any] = {}
 
     async def script(peer: Any) -> None:
-        seen.update(await peer.next(), token=peer.connection.request.headers["X-Token"])
+        headers = peer.connection.request.headers
+        seen.update(await peer.next(), token=headers["X-Token"], other=headers["X-Other"])
         await peer.speak(1, tone(4))
         await peer.say_goodbye()
 
     (tmp_path / "endpoints.toml").write_text(
         f'[endpoint.mine]\nurl = "{await endpoint(script)}"\nvoice = "anna"\n'
-        'headers = { X-Token = "${TOKEN}" }\ntimeouts = { stall_s = 20 }\n',
+        'headers = { X-Token = "${TOKEN}", X-Other = "file" }\ntimeouts = { stall_s = 20 }\n',
         encoding="utf-8",
     )
     say.environ["TOKEN"] = "s3cret"
-    result = await say("Hello.", "--endpoint", "mine", "-o", "hello.wav", "--quiet")
+    options = ("-o", "hello.wav", "--quiet", "--header", "x-other: flag")
+    result = await say("Hello.", "--endpoint", "mine", *options)
     assert (result.code, result.err) == (0, "")
-    assert (seen["text"], seen["voice"], seen["token"]) == ("Hello.", "anna", "s3cret")
+    assert (seen["text"], seen["voice"]) == ("Hello.", "anna")
+    assert (seen["token"], seen["other"]) == ("s3cret", "flag")
 
 
 async def test_every_option(endpoint: Serve, say: Say) -> None:
@@ -356,8 +359,14 @@ async def test_a_pipe_that_nobody_reads(endpoint: Serve, say: Say, raw: tuple[st
     assert b"Exception ignored" not in err
 
 
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)],
+)
 @pytest.mark.parametrize("blocked", [False, True])
-async def test_an_interrupt(endpoint: Serve, say: Say, blocked: bool) -> None:
+async def test_an_interrupt(
+    endpoint: Serve, say: Say, blocked: bool, number: signal.Signals, code: ExitCode
+) -> None:
     """Ctrl-C in the middle, also while a pipe that is full and not read holds up the writing."""
     half = asyncio.Event()
 
@@ -375,11 +384,11 @@ async def test_an_interrupt(endpoint: Serve, say: Say, blocked: bool) -> None:
     await half.wait()
     assert process.stderr is not None
     assert (await process.stderr.readline()).startswith(b"first audio")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     err = await process.stderr.read()
     assert process.stdout is not None
     await process.stdout.read()
-    assert await process.wait() == ExitCode.INTERRUPTED
+    assert await process.wait() == code
     assert err.startswith(b"utterwire: interrupted\n")
     assert b"Traceback" not in err
     if not blocked:

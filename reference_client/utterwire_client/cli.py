@@ -69,6 +69,7 @@ class ExitCode(IntEnum):
     #: The endpoint kept silent for too long.
     TIMEOUT = 5
     INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
     #: Nobody reads the output any more.
     BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -102,10 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         "say",
         help="speak a text into a file or a pipe",
         description="Have an endpoint speak a text, and keep the audio.",
-        epilog="Exit status: 0 done; 1 the endpoint failed or was lost; 2 the command, the "
+        epilog="Exit status: 0 done; 1 the endpoint failed or was lost; 2 the command line, the "
         "endpoint file, the text or the output cannot be used; 3 no connection; 4 the endpoint "
-        "does not accept the request; 5 the endpoint kept silent; 130 interrupted. What came of "
-        "an utterance that failed is kept beside the output as NAME.partial.wav.",
+        "does not accept the request; 5 the endpoint kept silent; 130 interrupted; 141 nobody "
+        "reads the output; 143 terminated. What came of an utterance that failed is kept beside "
+        "the output as NAME.partial.wav.",
         allow_abbrev=False,
     )
     say.add_argument("text", nargs="?", metavar="TEXT", help="what to speak; - reads it from stdin")
@@ -180,6 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return asyncio.run(_say(job, sink, progress))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except asyncio.CancelledError:
+        return ExitCode.TERMINATED
 
 
 def _job(arguments: argparse.Namespace) -> _Job:
@@ -197,7 +201,7 @@ def _job(arguments: argparse.Namespace) -> _Job:
         speed=arguments.speed,
         sample_rate=arguments.sample_rate,
         format=arguments.format,
-        headers=[*endpoint.headers.items(), *map(_header, arguments.header)],
+        headers=_headers(endpoint, [_header(given) for given in arguments.header]),
         deadlines=_deadlines(arguments.timeout, endpoint),
         output=arguments.output,
         raw=arguments.raw,
@@ -220,6 +224,12 @@ def _text(arguments: argparse.Namespace) -> str:
         raise _UsageError(
             f"the text in {arguments.file or 'stdin'} is not UTF-8 (byte {exc.start})"
         ) from None
+
+
+def _headers(endpoint: Endpoint, given: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    replaced = {name.lower() for name, _ in given}
+    kept = [pair for pair in endpoint.headers.items() if pair[0].lower() not in replaced]
+    return kept + given
 
 
 def _header(given: str) -> tuple[str, str]:
@@ -269,6 +279,11 @@ def _sink(job: _Job) -> Sink:
 async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
     thread = WritingThread()
     finished = False
+    task = asyncio.current_task()
+    assert task is not None
+    # A thread that is not the main one is sent no signals.
+    with contextlib.suppress(ValueError, RuntimeError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         await _speak(job, sink, progress, thread)
         finished = True
