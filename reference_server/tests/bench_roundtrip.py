@@ -64,7 +64,7 @@ def echo_port() -> Iterator[int]:
             for size in sizes:
                 await websocket.send_bytes(bytes(size))
 
-    sock = socket.create_server(("127.0.0.1", 0))
+    sock = listen("127.0.0.1", 0, send_buffer_bytes=65_536)
     server = uvicorn.Server(
         uvicorn.Config(
             Starlette(routes=[WebSocketRoute("/", echo)]),

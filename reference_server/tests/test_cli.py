@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from utterwire_server import cli, runner
 from utterwire_server.engines import Engine
+from utterwire_server.service import Service
 from utterwire_server.settings import Settings
 
-Served = list[tuple[Settings, Engine, socket.socket]]
+Served = list[tuple[Settings, Engine]]
 
 
 @pytest.fixture
@@ -20,9 +21,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """What would have been served; nothing is."""
     calls: Served = []
 
-    def serve(settings: Settings, engine: Engine, sock: socket.socket) -> int:
+    def serve(service: Service, sock: socket.socket) -> int:
         sock.close()
-        calls.append((settings, engine, sock))
+        calls.append((service.settings, service.engine))
         return 0
 
     monkeypatch.setattr(runner, "serve", serve)
@@ -32,7 +33,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 @pytest.mark.parametrize("command", [[], ["serve"]])
 def test_defaults(served: Served, command: list[str]) -> None:
     assert cli.main([*command, "--port", "0"]) == 0
-    settings, engine, _ = served[0]
+    settings, engine = served[0]
     assert settings == Settings()
     assert engine.name == "tone"
 
@@ -57,7 +58,7 @@ def test_flags_reach_the_settings(served: Served) -> None:
         "--port": "0",
     }
     assert cli.main([part for flag in flags.items() for part in flag]) == 0
-    settings, engine, _ = served[0]
+    settings, engine = served[0]
     assert settings == Settings(
         profiles=frozenset({"core", "http"}),
         max_text_chars=5_000,
@@ -102,6 +103,7 @@ def test_the_environment_sets_what_no_flag_does(
         (["--engine", "festival"], "no engine 'festival'"),
         (["--engine", "no_such_module:make"], "cannot be imported"),
         (["--engine", "faulty", "--fail-after", "-1"], "cannot fail after -1"),
+        (["--engine", "utterwire_server.engines:EngineError"], "made a EngineError, not an Engine"),
         (["--profiles", "telepathy"], "no profile 'telepathy'"),
         (["--profiles", "http"], "without core"),
         (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),

@@ -218,6 +218,16 @@ async def test_a_long_text_keeps_nobody_from_the_engine(start: Any, connect: Any
     assert server.service.guests == 2
 
 
+async def test_many_sessions_at_once(start: Any, connect: Any) -> None:
+    server = await start()
+    peers = [await connect(server) for _ in range(30)]
+    for number, peer in enumerate(peers):
+        peer.say(text=f"Session number {number}.")
+    for number, peer in enumerate(peers):
+        await peer.until("synthesis_complete")
+        assert peer.audio() == await spoken(f"Session number {number}.")
+
+
 @pytest.mark.parametrize("farewell", ["close", "eof", "reset"])
 async def test_a_disconnect_frees_the_engine(
     start: Any, connect: Any, farewell: str, eventually: Any

@@ -98,7 +98,7 @@ async def test_a_client_that_never_leaves_holds_nobody_up(
 ) -> None:
     """It neither reads nor closes."""
     monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.1)
-    monkeypatch.setattr(service_module, "CLOSE_AFTER_S", 0.1)
+    monkeypatch.setattr(service_module, "LEAVING_S", 2.0)
     monkeypatch.setattr("utterwire_server.wire.LINGER_S", 0.1)
     server = await start(shutdown_timeout_s=0.2)
     peer = await connect(server, receive_buffer=4_096)

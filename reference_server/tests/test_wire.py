@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -11,31 +12,30 @@ from starlette.types import Scope
 from utterwire_server import wire
 from websockets.frames import Opcode
 
+BROKEN: list[tuple[bytes, int]] = [
+    (b"\x81\x05hello", 1002),  # not masked
+    (b"\xf1\x80\0\0\0\0", 1002),  # reserved bits
+    (b"\x83\x80\0\0\0\0", 1002),  # unknown opcode
+    (b"\x89\xfe\x00\x7e\0\0\0\0" + b"x" * 126, 1002),  # ping of 126 bytes
+    (b"\x09\x80\0\0\0\0", 1002),  # ping in fragments
+    (b"\x80\x80\0\0\0\0", 1002),  # continuation of nothing
+    (b"\x01\x80\0\0\0\0\x81\x80\0\0\0\0", 1002),  # a message within another
+    (b"\x88\x81\0\0\0\0\x03", 1002),  # close with one byte
+    (b"\x88\x82\0\0\0\0\x03\xec", 1002),  # close with 1004
+    (b"\x81\x82\0\0\0\0\xc3\x28", 1007),
+    (b"\x01\x81\0\0\0\0\xc3\x80\x81\0\0\0\0\x28", 1007),
+    (b"\x82\xff" + struct.pack("!Q", 2**62) + b"\0\0\0\0", 1009),
+    (b"\x82\xff" + struct.pack("!Q", 65_537) + b"\0\0\0\0" + b" " * 65_537, 1009),
+]
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (b"\x81\x05hello", 1002),  # not masked
-        (b"\xf1\x80\0\0\0\0", 1002),  # reserved bits
-        (b"\x83\x80\0\0\0\0", 1002),  # unknown opcode
-        (b"\x89\xfe\x00\x7e\0\0\0\0" + b"x" * 126, 1002),  # ping of 126 bytes
-        (b"\x09\x80\0\0\0\0", 1002),  # ping in fragments
-        (b"\x80\x80\0\0\0\0", 1002),  # continuation of nothing
-        (b"\x01\x80\0\0\0\0\x81\x80\0\0\0\0", 1002),  # a message within another
-        (b"\x88\x81\0\0\0\0\x03", 1002),  # close with one byte
-        (b"\x88\x82\0\0\0\0\x03\xec", 1002),  # close with 1004
-        (b"\x81\x82\0\0\0\0\xc3\x28", 1007),
-        (b"\x01\x81\0\0\0\0\xc3\x80\x81\0\0\0\0\x28", 1007),
-        (b"\x82\xff" + struct.pack("!Q", 2**62) + b"\0\0\0\0", 1009),
-        (b"\x82\xff" + struct.pack("!Q", 65_537) + b"\0\0\0\0" + b" " * 65_537, 1009),
-    ],
-)
-async def test_broken_framing(start: Any, connect: Any, data: bytes, code: int) -> None:
+
+async def test_broken_framing(start: Any, connect: Any) -> None:
     server = await start(max_message_bytes=65_536)
-    peer = await connect(server)
-    peer.write(data)
-    assert await peer.closed() == code
-    await peer.leave()
+    for data, code in BROKEN:
+        peer = await connect(server)
+        peer.write(data)
+        assert await peer.closed() == code, data[:20]
+        await peer.leave()
     other = await connect(server)
     other.say(text="Hi.")
     await other.until("synthesis_complete")
@@ -95,28 +95,27 @@ async def test_compression_is_declined(start: Any, connect: Any, offer: str) -> 
     await peer.until("synthesis_complete")
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
-    [
-        ("/elsewhere", "", 404),
-        ("/ping", "", 404),
-        ("/invocations-bidirectional-stream/", "", 404),
-        ("/invocations-bidirectional-stream?x=1", "", 101),
-        ("/invocations-bidirectional-stream", "Sec-WebSocket-Version: 99\r\n", 400),
-        ("/invocations-bidirectional-stream", "".join(f"X-{n}: y\r\n" for n in range(200)), 431),
-        ("/invocations-bidirectional-stream", f"X: {'y' * 20_000}\r\n", 431),
-    ],
-)
-async def test_the_handshake(
-    start: Any, connect: Any, path: str, headers: str, status: int, eventually: Any
-) -> None:
+HANDSHAKES: list[tuple[str, str, int]] = [
+    ("/elsewhere", "", 404),
+    ("/ping", "", 404),
+    ("/invocations-bidirectional-stream/", "", 404),
+    ("/invocations-bidirectional-stream?x=1", "", 101),
+    ("/invocations-bidirectional-stream", "Sec-WebSocket-Version: 99\r\n", 400),
+    ("/invocations-bidirectional-stream", "".join(f"X-{n}: y\r\n" for n in range(200)), 431),
+    ("/invocations-bidirectional-stream", f"X: {'y' * 20_000}\r\n", 431),
+]
+
+
+async def test_handshakes(start: Any, connect: Any, eventually: Any) -> None:
     server = await start()
-    peer = await connect(server, path, headers=headers)
-    assert peer.status == status
-    if status != 101:
-        async with asyncio.timeout(10):
-            await peer.reader.read()
-            await eventually(lambda: not server.runner._server.server_state.connections)
+    for path, headers, status in HANDSHAKES:
+        peer = await connect(server, path, headers=headers)
+        assert peer.status == status, (path, headers[:40])
+        if status != 101:
+            async with asyncio.timeout(10):
+                await peer.reader.read()
+        await peer.leave()
+        await eventually(lambda: not server.runner._server.server_state.connections)
 
 
 async def test_pings_are_answered_in_mid_utterance(start: Any, connect: Any) -> None:
@@ -158,6 +157,15 @@ async def _ping(peer: Any, count: int) -> None:
     for number in range(count):
         peer.send(b"%125d" % number, opcode=Opcode.PING)
         await peer.writer.drain()
+
+
+async def test_sockets_hold_little_and_send_at_once(start: Any, connect: Any) -> None:
+    server = await start(send_buffer_bytes=16_384)
+    await connect(server)
+    (connection,) = server.runner._server.server_state.connections
+    sock = connection.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 16_384
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_fragments_without_bytes_pile_up_nothing(start: Any, connect: Any) -> None:

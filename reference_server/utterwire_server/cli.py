@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = _settings(values)
         engine = load_engine(values.engine, real_time_factor=values.rtf, blocks=values.fail_after)
-        service.check_engine(engine)
+        made = service.Service(settings, engine)
     except ValueError as error:
         return complain(error, 2)
     try:
@@ -164,4 +164,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         return complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
-    return runner.serve(settings, engine, sock)
+    return runner.serve(made, sock)

@@ -26,6 +26,9 @@ __all__ = ["Invocation", "ResponseAborted", "error_response"]
 DISCARD_BYTES: Final = 16_777_216
 DISCARD_S: Final = 2.0
 RETRY_AFTER_S: Final = 1
+#: So much is given to the transport at once: whoever takes it within the stall timeout is slow,
+#: not stalled.
+PIECE_BYTES: Final = 65_536
 ABORT_S: Final = 5.0
 
 
@@ -91,7 +94,7 @@ class Invocation:
         try:
             self._service.check()
         except Unready:
-            await self._refuse("going_away", "the endpoint takes no requests now", close=True)
+            await self._refuse("going_away", "the endpoint takes no requests now")
             return
         except Overloaded:
             await self._refuse("overloaded", "the endpoint has no capacity left")
@@ -206,16 +209,17 @@ class Invocation:
         began = self._loop.time()
         samples = 0
         outcome = "stopped"
+        # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one.
+        stream = asked.stream and self._scope["http_version"] != "1.0"
         try:
             async with aclosing(self._service.scheduler.blocks(speech)) as blocks:
-                if asked.stream:
+                if stream:
                     first = await anext(blocks, None)
                     await self._start(request, {})
                     block = first
                     while block is not None:
                         samples += block.samples.size
-                        if block.samples.size:
-                            await self._put(encode_pcm_s16le(block.samples))
+                        await self._put(encode_pcm_s16le(block.samples))
                         block = await anext(blocks, None)
                 else:
                     parts = [encode_pcm_s16le(block.samples) async for block in blocks]
@@ -223,7 +227,7 @@ class Invocation:
                     samples = len(audio) // BYTES_PER_SAMPLE
                     await self._start(request, _totals(request, audio))
                     await self._put(audio)
-            await self._put(b"", more=False)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "completed"
         except Exception as error:
             if isinstance(error, _Stalled):
@@ -264,17 +268,21 @@ class Invocation:
             }
         )
 
-    async def _put(self, audio: bytes, *, more: bool = True) -> None:
+    async def _put(self, audio: bytes) -> None:
         """Send a part of the body, and return when the peer has taken it.
 
-        :raises _Stalled: if it does not.
+        :raises _Stalled: if it takes nothing for too long.
         """
-        try:
-            async with asyncio.timeout(self._service.settings.stall_timeout_s):
-                await self._send({"type": "http.response.body", "body": audio, "more_body": more})
-                await self._wire.drained()
-        except TimeoutError as error:
-            raise _Stalled from error
+        for at in range(0, len(audio), PIECE_BYTES):
+            piece = audio[at : at + PIECE_BYTES]
+            try:
+                async with asyncio.timeout(self._service.settings.stall_timeout_s):
+                    await self._send(
+                        {"type": "http.response.body", "body": piece, "more_body": True}
+                    )
+                    await self._wire.drained()
+            except TimeoutError as error:
+                raise _Stalled from error
 
     async def _refuse(
         self,

@@ -13,10 +13,8 @@ from contextlib import contextmanager
 import uvicorn
 
 from utterwire_server.app import SESSION, create_app
-from utterwire_server.engines.engine import Engine
 from utterwire_server.logs import log_event, logging_to
 from utterwire_server.service import Service
-from utterwire_server.settings import Settings
 from utterwire_server.wire import HttpWire, WebSocketWire
 
 __all__ = ["Runner", "listen", "serve"]
@@ -139,11 +137,12 @@ class Runner:
         await self._service.drain()
 
 
-def serve(settings: Settings, engine: Engine, sock: socket.socket) -> int:
+def serve(service: Service, sock: socket.socket) -> int:
     """Run a server in this process, with JSON logs on stderr, until a signal ends it.
 
     Returns the exit status of `Runner.run`.
     """
+    settings, engine = service.settings, service.engine
     with logging_to():
         host, port = sock.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -160,4 +159,4 @@ def serve(settings: Settings, engine: Engine, sock: socket.socket) -> int:
             pid=os.getpid(),
             **fields,
         )
-        return asyncio.run(Runner(Service(settings, engine), sock).run(handle_signals=True))
+        return asyncio.run(Runner(service, sock).run(handle_signals=True))

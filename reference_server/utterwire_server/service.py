@@ -15,25 +15,16 @@ from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.scheduler import Scheduler
 from utterwire_server.settings import Settings
 
-__all__ = ["CLOSE_AFTER_S", "Guest", "Overloaded", "Service", "Unready", "check_engine"]
+__all__ = ["CLOSE_AFTER_S", "Guest", "Overloaded", "Service", "Unready"]
 
 #: How long after ``session_closed`` the endpoint leaves the closing to the client
 #: (`protocol.md#closing`: 2 to 5 seconds).
 CLOSE_AFTER_S = 3.0
+#: How long after the shutdown deadline sessions may take to be closed.
+LEAVING_S = CLOSE_AFTER_S + 2.0
 DEFAULT_SAMPLE_RATE = 24_000
 DEFAULT_FORMAT = "pcm_s16le"
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
-
-
-def check_engine(engine: Engine) -> None:
-    """:raises ValueError: if the engine does not offer what every endpoint must."""
-    voices = engine.voices
-    if not voices or len(set(voices)) < len(voices) or not all(voices):
-        raise ValueError(f"engine {engine.name!r} needs one voice at least, each with its own name")
-    if DEFAULT_SAMPLE_RATE not in engine.sample_rates:
-        raise ValueError(f"engine {engine.name!r} does not speak at {DEFAULT_SAMPLE_RATE} Hz")
-    if engine.concurrency < 1:
-        raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
 
 
 class Unready(Exception):
@@ -61,9 +52,14 @@ class Service:
     """
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
-        check_engine(engine)
+        if engine.concurrency < 1:
+            raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
         self.settings = settings
         self.engine = engine
+        try:
+            self.options()
+        except (ValueError, IndexError, TypeError) as error:
+            raise ValueError(f"engine {engine.name!r} does not fit: {error}") from error
         self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
         self._guests: set[Guest] = set()
         self._empty = asyncio.Event()
@@ -94,7 +90,6 @@ class Service:
         settings, engine = self.settings, self.engine
         return EndpointOptions(
             voices=engine.voices,
-            default_voice=engine.voices[0],
             formats=(DEFAULT_FORMAT,),
             default_format=DEFAULT_FORMAT,
             sample_rates=engine.sample_rates,
@@ -152,7 +147,10 @@ class Service:
             self._loading.cancel()
             await asyncio.wait({self._loading})
         self._loaded = False
-        await self.engine.stop()
+        try:
+            await self.engine.stop()
+        except Exception as error:
+            log_event("engine_stop_failed", **whereabouts(error))
 
     async def drain(self) -> None:
         """Take nobody new, let the guests finish, and return when all have left.
@@ -171,7 +169,7 @@ class Service:
             for guest in tuple(self._guests):
                 guest.cut_off()
             try:
-                async with asyncio.timeout(CLOSE_AFTER_S + 2.0):
+                async with asyncio.timeout(LEAVING_S):
                     await self._empty.wait()
             except TimeoutError:
                 log_event("guests_left", guests=len(self._guests))

@@ -76,7 +76,7 @@ class WebSocketWire(WebSocketsSansIOProtocol):
     - Toward a peer that does not read, only the last ping is answered (RFC 6455 section 5.5.3).
     - A broken connection is read on for a moment after its close frame, since closing a socket
       with unread data resets it, and the peer would never see the close code.
-    - A closing connection is dropped after `LINGER_S` if the peer takes nothing more.
+    - A closing connection is dropped after a while if the peer takes nothing more.
     """
 
     _drop_timer: asyncio.TimerHandle | None = None
@@ -130,7 +130,7 @@ class WebSocketWire(WebSocketsSansIOProtocol):
 
     def handle_close(self, event: Frame) -> None:
         super().handle_close(event)
-        self._drop_later()
+        self._drop_later(LINGER_S)
 
     def handle_parser_exception(self) -> None:
         sent = self.conn.close_sent
@@ -153,8 +153,8 @@ class WebSocketWire(WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         self.scope["extensions"] = {**(self.scope["extensions"] or {}), _EXTENSION: {"wire": self}}
         await super().run_asgi()
-        if self.close_timer is None:
-            self._drop_later()
+        # With a close frame sent, uvicorn gives the peer LINGER_S to answer before it closes.
+        self._drop_later(LINGER_S if self.close_timer is None else 2 * LINGER_S)
 
     @property
     def is_writable(self) -> bool:
@@ -165,12 +165,12 @@ class WebSocketWire(WebSocketsSansIOProtocol):
 
     def hang_up(self) -> bool:
         self.transport.close()
-        self._drop_later()
+        self._drop_later(LINGER_S)
         return True
 
-    def _drop_later(self) -> None:
+    def _drop_later(self, delay_s: float) -> None:
         if self._drop_timer is None and not self.disconnected:
-            self._drop_timer = self.loop.call_later(LINGER_S, self.transport.abort)
+            self._drop_timer = self.loop.call_later(delay_s, self.transport.abort)
 
 
 class HttpWire(HttpToolsProtocol):
