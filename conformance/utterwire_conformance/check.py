@@ -16,11 +16,16 @@ __all__ = ["CHECKS", "Account", "Check", "Judge", "check", "on_exchanges", "on_s
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A transcript with its sessions and HTTP exchanges, read once for all judges."""
+    """A transcript with its sessions and HTTP exchanges, read once for all judges.
+
+    `own` tells whether it was recorded for the check in question, or for another and is looked at
+    all the same.
+    """
 
     transcript: Transcript
     dialogues: tuple[Dialogue, ...]
     exchanges: tuple[Exchange, ...]
+    own: bool = True
 
     @classmethod
     def of(cls, transcript: Transcript) -> Self:
@@ -77,14 +82,16 @@ def check(
 def settle(found: Iterable[Judgement], evidence: Sequence[Account], otherwise: str) -> Judgement:
     """The one judgement to report: the worst; without any, that nothing was exercised.
 
-    `otherwise` says what would have been needed. Where a scenario could not be played to its end,
-    that is the better reason.
+    `otherwise` says what would have been needed. Where a scenario of the check's own could not be
+    played to its end, that is the better reason.
     """
     judgements = list(found)
     if judgements:
         decided = [j for j in judgements if j.verdict is not Verdict.NOT_EXERCISED]
-        return worst(decided or judgements)
-    reasons = [a.transcript.unfinished for a in evidence if a.transcript.unfinished]
+        judgement = worst(decided or judgements)
+        own = tuple(account.scenario for account in evidence if account.own)
+        return judgement if judgement.scenarios else replace(judgement, scenarios=own)
+    reasons = [a.transcript.unfinished for a in evidence if a.own and a.transcript.unfinished]
     return not_exercised(reasons[0] if reasons else otherwise)
 
 

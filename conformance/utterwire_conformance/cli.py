@@ -87,6 +87,9 @@ def _run(options: argparse.Namespace) -> int:
         os.devnull,
         "-p",
         "no:cacheprovider",
+        # It would only warn of settings that nobody here has made.
+        "-p",
+        "no:asyncio",
         "-p",
         "utterwire_conformance.plugin",
         "--import-mode=importlib",

@@ -126,7 +126,13 @@ def _judge(
         return Judgement(Verdict.HARNESS_ERROR, results.unreachable)
     own = [accounts[name] for name in check.scenarios if name in accounts]
     evidence = own + (
-        [a for name, a in accounts.items() if name not in check.scenarios] if check.general else []
+        [
+            replace(account, own=False)
+            for name, account in accounts.items()
+            if name not in check.scenarios
+        ]
+        if check.general
+        else []
     )
     try:
         judgement = check.judge(evidence)
@@ -146,4 +152,4 @@ def _judge(
             return not_exercised(_LAUNCH_NEEDED)
     if requirement(check.requirement).level.startswith("SHOULD"):
         judgement = judgement.weakened()
-    return replace(judgement)
+    return judgement

@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from .claims import EndpointClaims
 from .dialogue import Utterance
@@ -23,6 +24,7 @@ __all__ = [
     "SMALL_BUFFER",
     "Meter",
     "Pace",
+    "Relay",
     "Scenario",
     "Stage",
     "Texts",
@@ -290,6 +292,17 @@ class Stage:
         )
         return session.utterance(seq).start is not None
 
+    async def is_over(self, session: WebSocketSession) -> bool:
+        """Whether the endpoint has hung up; one just done gets a round trip to show itself."""
+        dialogue = session.dialogue
+        if dialogue.chunks and dialogue.chunks[-1].is_terminal:
+            await session.until(lambda: dialogue.ended, within=0.02 + 2 * self.pace.rtt)
+        return dialogue.ended or dialogue.close_in is not None
+
+    def relay(self) -> Relay:
+        """Sessions for messages that may be sent in one or in several."""
+        return Relay(self)
+
     async def hold(self, session: WebSocketSession, *, first: int = 0, **fields: Any) -> int:
         """Start a long utterance and stop reading, so that it cannot end; give back its `seq`.
 
@@ -349,6 +362,36 @@ class Stage:
             if await connection.head(within=self.pace.first) is not None:
                 await connection.read(within=self.pace.stall)
         return connection
+
+
+class Relay:
+    """One session as long as it lives, then another, so that an endpoint that ends sessions too
+    early is asked everything all the same. An asynchronous context manager."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._current: WebSocketSession | None = None
+
+    async def session(self) -> WebSocketSession:
+        """A session that is alive."""
+        if self._current is not None and await self._stage.is_over(self._current):
+            await self._current.end()
+            self._current = None
+        if self._current is None:
+            self._current = await self._stage.session()
+        return self._current
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._current is not None:
+            await self._current.__aexit__(kind, error, trace)
 
 
 async def play(

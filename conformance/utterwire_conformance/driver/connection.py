@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from dataclasses import dataclass
@@ -81,8 +82,12 @@ async def open_stream(
         raise ConnectFailed(f"{_place(address)}: no answer within {within:g} s") from error
     except ssl.SSLError as error:
         raise ConnectFailed(f"{_place(address)}: TLS failed: {error.reason or error}") from error
+    except socket.gaierror as error:
+        raise ConnectFailed(
+            f"{_place(address)}: the name is not known ({error.args[-1]})"
+        ) from error
     except OSError as error:
-        why = error.strerror or str(error)
+        why = os.strerror(error.errno) if error.errno else str(error)
         raise ConnectFailed(f"{_place(address)}: cannot connect: {why}") from error
 
 

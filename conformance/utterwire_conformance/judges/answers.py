@@ -349,8 +349,6 @@ def _wrong_seq(
         return f"`seq` is {said}, but message {running} was being spoken."
     if message.meaning.verdict == "accept" and message.meaning.type in ("keepalive", "close"):
         return f"`seq` is {said}, which is a `{message.meaning.type}`."
-    if chunk.type == "synthesis_start" and message.meaning.verdict == "reject":
-        return f"`seq` is {said}, which is a message that must be rejected."
     return None
 
 

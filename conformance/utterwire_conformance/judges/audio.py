@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from utterwire_conformance.check import Account, check, on_sessions, settle
@@ -325,19 +325,27 @@ def characters(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-def _spoken(dialogue: Dialogue, name: str) -> dict[str, Utterance]:
+def _spoken(dialogues: Iterable[Dialogue], name: str) -> dict[str, Utterance]:
     return {
         u.sent.case.name: u
+        for dialogue in dialogues
         for u in dialogue.utterances.values()
         if u.sent.case is not None and u.sent.case.check == name and u.complete is not None
     }
 
 
 @check("audio.speaks-text", "spoken-texts")
-@on_sessions("the texts were not spoken")
-def speaks_text(dialogue: Dialogue) -> Iterator[Judgement]:
+def speaks_text(evidence: Sequence[Account]) -> Judgement:
     """Text is heard, longer text takes longer, another text sounds different."""
-    heard = _spoken(dialogue, "audio.speaks_text")
+    found = (
+        judgement
+        for account in evidence
+        for judgement in _follows_text(_spoken(account.dialogues, "audio.speaks_text"))
+    )
+    return settle(found, evidence, "the texts were not spoken")
+
+
+def _follows_text(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
     advice = "Speak the `text` of each request."
     for utterance in heard.values():
         if is_heard(utterance.pcm):
@@ -375,10 +383,17 @@ def speaks_text(dialogue: Dialogue) -> Iterator[Judgement]:
 
 
 @check("audio.speed", "spoken-texts")
-@on_sessions("no text was spoken at two speeds")
-def speed(dialogue: Dialogue) -> Iterator[Judgement]:
+def speed(evidence: Sequence[Account]) -> Judgement:
     """A higher speed gives shorter audio."""
-    heard = _spoken(dialogue, "audio.speaks_text")
+    found = (
+        judgement
+        for account in evidence
+        for judgement in _follows_speed(_spoken(account.dialogues, "audio.speaks_text"))
+    )
+    return settle(found, evidence, "no text was spoken at two speeds")
+
+
+def _follows_speed(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
     slow, fast = heard.get("slow"), heard.get("fast")
     if slow is None or fast is None:
         return
@@ -400,9 +415,8 @@ def streamed(evidence: Sequence[Account]) -> Judgement:
 
     def find() -> Iterator[Judgement]:
         for account in evidence:
-            for dialogue in account.dialogues:
-                for utterance in _spoken(dialogue, "audio.streamed").values():
-                    yield from early(utterance)
+            for utterance in _spoken(account.dialogues, "audio.streamed").values():
+                yield from early(utterance)
 
     def early(utterance: Utterance) -> Iterator[Judgement]:
         if not utterance.audio:

@@ -173,7 +173,7 @@ def stays_open(dialogue: Dialogue) -> Iterator[Judgement]:
     if dialogue.hung_up and last is not None and last.is_terminal and last.type != "error":
         yield fail(
             "The endpoint ended the session after an utterance.",
-            sent=quote.sent(dialogue.sent[-1]),
+            sent=quote.sent(dialogue.utterances[last.seq].sent if last.seq else dialogue.sent[-1]),
             received=f"{quote.chunk(last)}, then {quote.ending(dialogue)}",
             legal="the session stays open for more requests",
             advice="After an utterance read the next message; leave the closing to the client.",

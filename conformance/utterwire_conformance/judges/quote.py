@@ -25,7 +25,7 @@ def octets(data: bytes, kind: str = "text") -> str:
         return f"{len(data)} bytes {shown}{' …' if len(data) > 24 else ''}"
     if len(text) > _WIDTH:
         text = f"{text[: _WIDTH - 40]} … {text[-30:]} ({len(data)} bytes)"
-    return text.encode("unicode_escape").decode() if not text.isprintable() else text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def sent(message: Sent | None) -> str:

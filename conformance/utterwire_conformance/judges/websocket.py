@@ -146,12 +146,14 @@ def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
 @on_sessions("no ping could be sent")
 def ping(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every ping has a pong with its payload."""
-    if not dialogue.is_open or dialogue.hung_up:
+    if not dialogue.is_open:
         return
     for number, (_, index, payload) in enumerate(dialogue.pings):
         later = {other for _, _, other in dialogue.pings[number:]}
         if any(at > index and answer in later for _, at, answer in dialogue.pongs):
             yield passed()
+            continue
+        if dialogue.hung_up:
             continue
         got = [answer for _, at, answer in dialogue.pongs if at > index]
         yield fail(

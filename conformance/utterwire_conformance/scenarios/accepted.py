@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from utterwire_conformance.stage import Stage, Unplayable, scenario
 from utterwire_conformance.transcript import Case
 from utterwire_conformance.wire import Frame, Opcode
 
-from .cases import Special, accepted, padded, play_cases
+from .cases import Special, accepted, padded, play_cases, rejected
 
 __all__ = ["ACCEPTED_GROUPS"]
 
 _Change = Any
+_KINDS: Final[tuple[Literal["text", "binary"], ...]] = ("text", "binary")
+_REJECTED_ALIKE: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("unknown type", "unknown_type", {"type": "utterwire-unknown"}),
+    ("not JSON", "invalid_json", b"nonsense"),
+    ("empty", "invalid_json", b""),
+    ("array", "not_an_object", b"[]"),
+)
 
 
 def _group(check: str, *cases: tuple[str, _Change]) -> list[Special]:
@@ -122,7 +129,7 @@ ACCEPTED_GROUPS: Final[dict[str, list[Special]]] = {
 
 def _player(specials: list[Special], name: str) -> Callable[[Stage], Awaitable[None]]:
     async def play(stage: Stage) -> None:
-        await play_cases(stage, specials, twin=False)
+        await play_cases(stage, specials, twin=None)
 
     play.__name__ = name
     return play
@@ -147,7 +154,7 @@ async def unclaimed_marks(stage: Stage) -> None:
             ("an object", {"marks": {}}),
             ("unknown kinds", {"marks": ["phoneme", 7, None]}),
         ),
-        twin=False,
+        twin=None,
     )
 
 
@@ -155,17 +162,19 @@ async def unclaimed_marks(stage: Stage) -> None:
 async def frame_kinds(stage: Stage) -> None:
     """The same messages in text and in binary frames, valid and invalid."""
     check = "message.frame_kinds_alike"
-    unknown = {"type": "utterwire-unknown"}
     await play_cases(
         stage,
         [
             accepted(check, "valid, text", {}),
             accepted(check, "valid, text again", {}),
             accepted(check, "valid, binary", {}, kind="binary"),
-            rejected_alike(check, "invalid, text", unknown, "text"),
-            rejected_alike(check, "invalid, binary", unknown, "binary"),
+            *(
+                rejected(check, code, f"{name}, {kind}", change, kind=kind)
+                for name, code, change in _REJECTED_ALIKE
+                for kind in _KINDS
+            ),
         ],
-        twin=False,
+        twin=None,
     )
     async with await stage.session() as session:
         # `keepalive` and `close` count alike as well.
@@ -174,16 +183,7 @@ async def frame_kinds(stage: Stage) -> None:
         seq = await session.send(stage.request(stage.texts.shortest), kind="binary", case=case)
         await stage.ended(session, seq)
         await session.send({"type": "close"}, kind="binary")
-        await session.until(
-            lambda: session.dialogue.session_closed is not None, within=stage.pace.first
-        )
-
-
-def rejected_alike(check: str, name: str, change: dict[str, Any], kind: Any) -> Special:
-    """A message with an unknown type, in a frame of that kind."""
-    return Special(
-        Case(name, check, "reject", ("unknown_type",)), lambda request: request | change, kind
-    )
+        await stage.farewell(session)
 
 
 @scenario()
@@ -204,19 +204,14 @@ async def fragments(stage: Stage) -> None:
     def ping(number: int) -> Frame | None:
         return Frame(Opcode.PING, b"between-%d" % number) if number % 7 == 0 else None
 
-    for kind in ("text", "binary"):
-        session = await stage.session()
-        async with session:
+    async with stage.relay() as relay:
+        for kind in _KINDS:
             for name, pieces in cuttings.items():
-                if session.dialogue.ended or session.dialogue.close_in is not None:
+                session = await relay.session()
+                case = Case(f"{name}, {kind}", check, "accept")
+                seq = await session.send_fragments(pieces, kind=kind, between=ping, case=case)
+                if not await stage.ended(session, seq) and name == "whole":
                     break
-                seq = await session.send_fragments(
-                    pieces,
-                    kind="text" if kind == "text" else "binary",
-                    between=ping,
-                    case=Case(f"{name}, {kind}", check, "accept"),
-                )
-                await stage.ended(session, seq)
 
 
 @scenario()
@@ -250,12 +245,6 @@ async def message_floor(stage: Stage) -> None:
         stage,
         [
             accepted(check, "65,536 bytes, text", lambda request: padded(request, 65_536)),
-            accepted(
-                check,
-                "65,536 bytes, binary",
-                lambda request: padded(request, 65_536),
-                kind="binary",
-            ),
         ],
-        twin=False,
+        twin=None,
     )

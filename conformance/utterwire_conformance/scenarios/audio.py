@@ -24,7 +24,7 @@ async def spoken_texts(stage: Stage) -> None:
     texts = stage.texts
     one, two = texts.sample(0), texts.sample(1)
     check = "audio.speaks_text"
-    async with await stage.session() as session:
+    async with stage.relay() as relay:
         for name, text, fields in (
             ("one text", one, {}),
             ("the same again", one, {}),
@@ -33,6 +33,7 @@ async def spoken_texts(stage: Stage) -> None:
             ("slow", one, {"speed": 0.5}),
             ("fast", one, {"speed": 2.0}),
         ):
+            session = await relay.session()
             seq = await session.send(
                 stage.request(text, **fields), case=Case(name, check, "accept")
             )
@@ -44,13 +45,13 @@ async def spoken_texts(stage: Stage) -> None:
 async def unspeakable(stage: Stage) -> None:
     """Texts with nothing to speak, then one with something."""
     check = "audio.unspeakable"
-    async with await stage.session() as session:
+    async with stage.relay() as relay:
         for name, text in UNSPEAKABLE.items():
+            session = await relay.session()
             seq = await session.send(stage.request(text), case=Case(name, check, "accept"))
             if not await stage.ended(session, seq):
                 break
-        if not session.dialogue.ended:
-            await stage.speak(session, stage.texts.shortest)
+        await stage.speak(await relay.session(), stage.texts.shortest)
 
 
 @scenario()
@@ -71,8 +72,9 @@ async def audio_fields(stage: Stage) -> None:
     wanted: list[dict[str, object]] = [{}, {"format": "pcm_s16le"}, {"sample_rate": 24_000}]
     wanted += [{"voice": voice} for voice in sorted(claims.voices or ())[:3]]
     wanted += [{"sample_rate": rate} for rate in sorted(claims.sample_rates or ())[:4]]
-    async with await stage.session() as session:
+    async with stage.relay() as relay:
         for fields in wanted:
+            session = await relay.session()
             name = ", ".join(f"{key} {value}" for key, value in fields.items()) or "defaults"
             seq = await session.send(
                 stage.request(stage.texts.shortest, **fields),
@@ -82,8 +84,6 @@ async def audio_fields(stage: Stage) -> None:
                 break
         # Text outside the Basic Multilingual Plane is counted in code points.
         wide = f"{stage.texts.shortest} \U0001f600e\u0301\U00020000"
-        if not session.dialogue.ended:
-            seq = await session.send(
-                stage.request(wide), case=Case("wide text", "complete.characters", "accept")
-            )
-            await stage.ended(session, seq)
+        session = await relay.session()
+        case = Case("wide text", "complete.characters", "accept")
+        await stage.ended(session, await session.send(stage.request(wide), case=case))

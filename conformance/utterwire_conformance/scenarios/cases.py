@@ -60,8 +60,13 @@ def either(
     return Special(Case(name, check, "either", tuple(codes.split())), _make(change), kind)
 
 
-async def play_cases(stage: Stage, specials: Sequence[Special], *, twin: bool = True) -> None:
+async def play_cases(
+    stage: Stage, specials: Sequence[Special], *, twin: Literal["text", "binary"] | None = "text"
+) -> None:
     """Play the valid twin, then the cases one after the other, then a valid request again.
+
+    `twin` is the kind of frame the twin comes in; None leaves it away, for cases that are valid
+    themselves.
 
     Where a session ends on the way, the case that was not answered is played once more as the
     first message of a session of its own, so that nothing else can be to blame.
@@ -70,12 +75,16 @@ async def play_cases(stage: Stage, specials: Sequence[Special], *, twin: bool = 
     session: WebSocketSession | None = await stage.session()
     assert session is not None
     try:
-        if twin:
-            first = await stage.speak(session, text)
+        if twin is not None:
+            seq = await session.send(stage.request(text), kind=twin)
+            await stage.ended(session, seq)
+            first = session.utterance(seq)
             if first.rejections or not first.answered:
-                raise Unplayable("the valid request that goes before was not accepted")
+                raise Unplayable(
+                    f"the valid request that goes before, in a {twin} frame, was not accepted"
+                )
         for special in specials:
-            if session is not None and await _ended(stage, session):
+            if session is not None and await stage.is_over(session):
                 await session.end()
                 session = None
             if session is not None and await _one(stage, session, special):
@@ -86,19 +95,12 @@ async def play_cases(stage: Stage, specials: Sequence[Special], *, twin: bool = 
             if not await _one(stage, session, special):
                 await session.end()
                 session = None
-        if session is not None and not await _ended(stage, session):
+        if session is not None and not await stage.is_over(session):
             await stage.speak(session, text)
             await session.say_goodbye()
     finally:
         if session is not None:
             await session.end()
-
-
-async def _ended(stage: Stage, session: WebSocketSession) -> bool:
-    """Whether the endpoint has hung up; a fresh hang-up gets a round trip to show itself."""
-    if session.dialogue.chunks and session.dialogue.chunks[-1].is_terminal:
-        await session.until(lambda: session.dialogue.ended, within=0.02 + 2 * stage.pace.rtt)
-    return session.dialogue.ended or session.dialogue.close_in is not None
 
 
 async def _one(stage: Stage, session: WebSocketSession, special: Special) -> bool:

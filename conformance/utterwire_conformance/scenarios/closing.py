@@ -63,8 +63,6 @@ async def endpoint_closes(stage: Stage) -> None:
     """After `session_closed` the client does nothing: when and how does the endpoint close."""
     session = await stage.session()
     async with session:
-        session.answers_close = True
-        await stage.speak(session, stage.texts.shortest)
         await session.send({"type": "close"})
         if not await stage.farewell(session):
             return

@@ -50,7 +50,7 @@ async def keepalive(stage: Stage) -> None:
     async with await stage.session() as session:
         await session.send({"type": "keepalive"}, case=case)
         first = await session.send(stage.request(stage.texts.shortest, request_id="after-one"))
-        await session.send({"type": "keepalive"}, case=case, kind="binary")
+        await session.send({"type": "keepalive"}, case=case)
         await session.send({"type": "keepalive", "note": "unknown field"}, case=case)
         second = await session.send(stage.request(stage.texts.shortest, request_id="after-three"))
         await stage.ended(session, first, second)
