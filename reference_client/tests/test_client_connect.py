@@ -15,8 +15,10 @@ from utterwire_client import (
     Deadlines,
     ExtraMissing,
     RequestInvalid,
+    TransportClosed,
     connect,
 )
+from utterwire_client.websocket import open_websocket
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
@@ -213,10 +215,30 @@ async def test_the_operating_systems_own_time_limit(monkeypatch: pytest.MonkeyPa
         raise TimeoutError(110, "Connection timed out")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", late)
-    with pytest.raises((ConnectFailed, DeadlineExceeded)) as caught:
+    with pytest.raises(ConnectFailed, match="does not answer") as caught:
         async with connect("ws://tts.example", proxy=None):
             pass
     one_line(caught.value)
+
+
+async def test_a_user_without_a_password() -> None:
+    with pytest.raises(ConnectFailed) as caught:
+        async with connect("ws://somebody@tts.example", proxy=None):
+            pass
+    assert "somebody" not in one_line(caught.value)
+
+
+async def test_a_connection_that_is_closed_takes_nothing_more(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        await peer.connection.close(4001, "enough")
+
+    transport = await open_websocket(await endpoint(script), connect_s=10, close_s=10)
+    with pytest.raises(TransportClosed, match="4001: 'enough'"):
+        await transport.receive()
+    with pytest.raises(TransportClosed) as caught:
+        await transport.send("{}")
+    assert caught.value.code == 4001
+    await transport.close()
 
 
 # -- TLS

@@ -486,6 +486,22 @@ async def test_a_listener_for_violations_that_fails(
     assert "ZeroDivisionError" in caplog.text
 
 
+class Deaf(Stuck):
+    """A transport that breaks when something is sent, and tells the reader later."""
+
+    async def send(self, message: str) -> None:
+        self.aborted.set()
+        raise TransportClosed("broken")
+
+
+async def test_a_transport_that_breaks_when_something_is_sent() -> None:
+    async with Session(Deaf(), deadlines=SHORT) as session:
+        _, error = await outcome(session.speak("x"))
+        assert isinstance(error, SessionLost)
+        with pytest.raises(SessionLost):
+            await session.keepalive()
+
+
 class Broken(Stuck):
     """A transport with a fault of its own."""
 

@@ -459,6 +459,42 @@ async def test_no_more_wait_than_the_endpoint_lets(endpoint: Serve) -> None:
     assert waiting == 1
 
 
+async def test_what_is_too_big_once_it_is_written(endpoint: Serve) -> None:
+    """Its size in bytes is known when it is sent, which is later for what has to wait."""
+
+    async def script(peer: Any) -> None:
+        await peer.next("hello")
+        await peer.send("session", seq=1, **offer(max_text_chars=10**6, max_waiting=0))
+        assert (await peer.next("synthesize"))["text"] == "x"
+        await peer.speak(2, tone(2))
+        assert (await peer.next("synthesize"))["text"] == "z"
+        await peer.speak(3, tone(3))
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script), negotiate=True) as session:
+        with pytest.raises(RequestInvalid, match="bytes"):
+            session.speak("\U0001f600" * 65536)
+        speeches = [session.speak(text) for text in ("x", "\U0001f600" * 65536, "z")]
+        assert await speeches[0].read() == tone(2)
+        with pytest.raises(RequestInvalid, match="bytes"):
+            await speeches[1].read()
+        assert await speeches[2].read() == tone(3)
+
+
+async def test_the_sessions_own_ids_are_not_the_callers(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        ids = [(await peer.next("synthesize"))["request_id"] for _ in range(3)]
+        assert ids[0] == "utterance-1"
+        assert len(set(ids)) == 3
+        for seq in (1, 2, 3):
+            await peer.speak(seq, tone(seq))
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script), interrupt=True) as session:
+        speeches = [session.speak("x", request_id="utterance-1"), *map(session.speak, "yz")]
+        assert [await speech.read() for speech in speeches] == [tone(1), tone(2), tone(3)]
+
+
 async def test_what_waits_is_spoken_before_the_end(endpoint: Serve) -> None:
     async def script(peer: Any) -> None:
         await peer.next("hello")

@@ -146,8 +146,9 @@ async def open_websocket(
             ssl=tls,
         )
     except TimeoutError as exc:
-        if exc.errno is not None:  # the operating system's own time limit for TCP
-            raise ConnectFailed(f"{shown} does not answer ({_line(exc)})", retryable=True) from exc
+        # The operating system has a time limit of its own for TCP; the library wraps it up.
+        if isinstance(exc.__cause__, OSError) and exc.__cause__.errno is not None:
+            raise ConnectFailed(f"{shown} does not answer", retryable=True) from exc
         raise DeadlineExceeded(
             f"no connection to {shown} within {connect_s:g} s", which="connect", seconds=connect_s
         ) from None
