@@ -45,16 +45,17 @@ class Result:
 
 
 class Say:
-    """Runs the command in a process of its own, beside the test's event loop."""
+    """Runs `utterwire say` beside the test's event loop: in a thread, or as a process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, captured: pytest.CaptureFixture[bytes]) -> None:
         self.directory = directory
-        self.environ = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PYTHONUNBUFFERED": "",
-        }
-        self.environ.pop("UTTERWIRE_ENDPOINTS", None)
+        self._captured = captured
+        self.environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    async def __call__(self, *arguments: str) -> Result:
+        code = await asyncio.to_thread(main, ["say", *arguments])
+        out, err = self._captured.readouterr()
+        return Result(code, out, err.decode())
 
     async def start(self, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
         streams: dict[str, Any] = {
@@ -63,18 +64,14 @@ class Say:
             "stderr": subprocess.PIPE,
         }
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "utterwire_client",
-            *arguments,
+            *(sys.executable, "-m", "utterwire_client", *arguments),
             cwd=self.directory,
             env=self.environ,
             **{**streams, **options},
         )
 
-    async def __call__(self, *arguments: str, stdin: bytes | None = None) -> Result:
-        options = {} if stdin is None else {"stdin": subprocess.PIPE}
-        process = await self.start("say", *arguments, **options)
+    async def run(self, *arguments: str, stdin: bytes = b"") -> Result:
+        process = await self.start(*arguments, stdin=subprocess.PIPE)
         out, err = await process.communicate(stdin)
         assert process.returncode is not None
         assert b"Traceback" not in err
@@ -82,8 +79,14 @@ class Say:
 
 
 @pytest.fixture
-def say(tmp_path: Path) -> Say:
-    return Say(tmp_path)
+def say(
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Say:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("UTTERWIRE_ENDPOINTS", raising=False)
+    return Say(tmp_path, capfdbinary)
 
 
 async def hello(peer: Any) -> None:
@@ -105,7 +108,9 @@ async def test_a_wav_file(endpoint: Serve, say: Say) -> None:
     assert done.startswith("1.00 s of audio in hello.wav")
 
 
-async def test_an_endpoint_by_name(endpoint: Serve, say: Say, tmp_path: Path) -> None:
+async def test_an_endpoint_by_name(
+    endpoint: Serve, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: dict[str, Any] = {}
 
     async def script(peer: Any) -> None:
@@ -119,7 +124,7 @@ async def test_an_endpoint_by_name(endpoint: Serve, say: Say, tmp_path: Path) ->
         'headers = { X-Token = "${TOKEN}", X-Other = "file" }\ntimeouts = { stall_s = 20 }\n',
         encoding="utf-8",
     )
-    say.environ["TOKEN"] = "s3cret"
+    monkeypatch.setenv("TOKEN", "s3cret")
     options = ("-o", "hello.wav", "--quiet", "--header", "x-other: flag")
     result = await say("Hello.", "--endpoint", "mine", *options)
     assert (result.code, result.err) == (0, "")
@@ -162,7 +167,8 @@ async def test_stdin_and_stdout(endpoint: Serve, say: Say) -> None:
         await peer.say_goodbye()
 
     url = await endpoint(script)
-    result = await say("-", "--url", url, "-o", "-", stdin=b"\xef\xbb\xbf" + text.encode())
+    stdin = b"\xef\xbb\xbf" + text.encode()
+    result = await say.run("say", "-", "--url", url, "-o", "-", stdin=stdin)
     assert result.code == 0
     assert frames(result.out) == (24000, tone(100))
 
@@ -443,13 +449,10 @@ async def test_text_that_nobody_may_be_asked_to_speak(endpoint: Serve, say: Say)
 
 
 async def test_usage(say: Say) -> None:
-    process = await say.start("say", "--nonsense", "x")
-    _, err = await process.communicate()
-    assert process.returncode == ExitCode.USAGE
-    assert b"--nonsense" in err
-    process = await say.start("--version")
-    out, _ = await process.communicate()
-    assert out.startswith(b"utterwire ")
+    result = await say.run("say", "--nonsense", "x")
+    assert result.code == ExitCode.USAGE
+    assert "--nonsense" in result.err
+    assert (await say.run("--version")).out.startswith(b"utterwire ")
 
 
 # -- in this process, for what a terminal does

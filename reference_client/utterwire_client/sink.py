@@ -197,7 +197,7 @@ def _mode_of(path: Path) -> int:
 class StreamSink:
     """Writes to a pipe, a terminal or a device: nothing that can be gone back in.
 
-    ``stream`` is unbuffered. A container with a header is held in a temporary file until it is
+    ``stream`` is unbuffered, and closed at the end. A container with a header is held in a temporary file until it is
     whole. Raises ``OSError``.
     """
 
@@ -236,11 +236,13 @@ class StreamSink:
                 while block := held.read(64 * 1024):
                     self._put(block)
         self._put(self._container.trailer(self._body))
+        self._stream.close()
         return self._name
 
     def give_up(self) -> str | None:
         if self._held is not None:
             self._held.close()
+        self._stream.close()
         return None
 
 
