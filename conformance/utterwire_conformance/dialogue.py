@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .claims import EndpointClaims
-from .classification import Reading, classify
+from .classification import Breach, Reading, classify
 from .client_message import Meaning, read_client_message
 from .strict_json import JsonValue
 from .transcript import Case, Entry, Transcript
@@ -36,6 +36,7 @@ class Sent:
     meaning: Meaning
     case: Case | None = None
     after_close: bool = False
+    frames: int = 1
 
     @property
     def awaits_answer(self) -> bool:
@@ -50,7 +51,8 @@ class Chunk:
     """One message from the endpoint, whole. `frames` is the number of frames it came in.
 
     `seq` is the client message it is about: as it says itself (`said_seq`), else by its id, else
-    by order. `index` is its place in the transcript of the session, `number` among the chunks.
+    by order. `index` is its place in the transcript of the session and
+    `ended_at` that of its last frame, `number` its place among the chunks.
     """
 
     index: int
@@ -61,6 +63,7 @@ class Chunk:
     frames: int
     reading: Reading
     seq: int | None = None
+    ended_at: int = 0
 
     @property
     def is_control(self) -> bool:
@@ -212,8 +215,10 @@ class Dialogue:
         """Messages whose end the suite waited for until its patience was over."""
         self.facts: dict[str, str] = {}
         """Other remarks of the scenario, `name: value`."""
+        self.breaches: tuple[Breach, ...] | None = None
+        """What the oracle found, once it was asked."""
         self._case: Case | None = None
-        self._out: tuple[str, bytearray] | None = None
+        self._out: tuple[str, bytearray, int] | None = None
         self._in: tuple[str, bytearray, int, int] | None = None
         self._running: Utterance | None = None
         self._last: Utterance | None = None
@@ -321,19 +326,21 @@ class Dialogue:
 
     def _feed_out(self, entry: Entry, index: int) -> None:
         if entry.kind in ("text", "binary"):
-            self._out = (entry.kind, bytearray(entry.data))
+            self._out = (entry.kind, bytearray(entry.data), 1)
         elif entry.kind == "cont" and self._out is not None:
-            self._out[1].extend(entry.data)
+            kind, data, frames = self._out
+            data.extend(entry.data)
+            self._out = (kind, data, frames + 1)
         elif entry.kind == "ping":
             self.pings.append((entry.t, index, entry.data))
         elif entry.kind == "close" and self.close_out is None:
             self.close_out = Closing(entry.t, index, entry.code)
         if entry.kind in ("text", "binary", "cont") and entry.fin and self._out is not None:
-            kind, data = self._out
+            kind, data, frames = self._out
             self._out = None
-            self._message(kind, bytes(data), entry.t, index)
+            self._message(kind, bytes(data), entry.t, index, frames)
 
-    def _message(self, kind: str, data: bytes, t: float, index: int) -> None:
+    def _message(self, kind: str, data: bytes, t: float, index: int, frames: int) -> None:
         sent = Sent(
             len(self.sent) + 1,
             data,
@@ -343,6 +350,7 @@ class Dialogue:
             read_client_message(data, self.claims),
             self._case,
             self.close_sent is not None,
+            frames,
         )
         self._case = None
         self.sent.append(sent)
@@ -364,11 +372,13 @@ class Dialogue:
         if entry.kind in ("text", "binary", "cont") and entry.fin and self._in is not None:
             kind, data, frames, first = self._in
             self._in = None
-            self._chunk(kind, bytes(data), frames, entry.t, first)
+            self._chunk(kind, bytes(data), frames, entry.t, first, index)
 
-    def _chunk(self, kind: str, data: bytes, frames: int, t: float, index: int) -> None:
+    def _chunk(
+        self, kind: str, data: bytes, frames: int, t: float, index: int, ended_at: int
+    ) -> None:
         reading = classify(data, "text" if kind == "text" else "binary")
-        chunk = Chunk(index, len(self.chunks), t, kind, data, frames, reading)
+        chunk = Chunk(index, len(self.chunks), t, kind, data, frames, reading, None, ended_at)
         self.chunks.append(chunk)
         if chunk.is_audio:
             self._audio(chunk)

@@ -140,7 +140,10 @@ def _judge(
         return Judgement(
             Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
         )
-    if not judgement.verdict.judged:
+    if judgement.verdict is not Verdict.FAIL:
+        row = requirement(check.requirement)
+        judgement = judges.second_opinion(row.id, row.text, evidence) or judgement
+    if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
         broken = [a.transcript.broken for a in own if a.transcript.broken]
         if broken:
             return Judgement(
@@ -148,8 +151,9 @@ def _judge(
                 broken[0],
                 scenarios=tuple(a.scenario for a in own if a.transcript.broken),
             )
-        if not own and check.scenarios and not target.can_launch:
-            return not_exercised(_LAUNCH_NEEDED)
+    unseen = judgement.verdict is Verdict.NOT_EXERCISED
+    if unseen and not own and check.scenarios and not target.can_launch:
+        return not_exercised(_LAUNCH_NEEDED)
     if requirement(check.requirement).level.startswith("SHOULD"):
         judgement = judgement.weakened()
     return judgement

@@ -13,8 +13,10 @@ from . import (
     order,
     quote,
     reading,
+    second,
     websocket,
 )
+from .second import second_opinion
 
 __all__ = [
     "answers",
@@ -27,5 +29,7 @@ __all__ = [
     "order",
     "quote",
     "reading",
+    "second",
+    "second_opinion",
     "websocket",
 ]

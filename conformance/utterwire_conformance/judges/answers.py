@@ -182,9 +182,22 @@ def survives(dialogue: Dialogue) -> Iterator[Judgement]:
                 legal=legal,
                 advice=advice,
             )
+    elif last is not None and last.rejects and _silent(dialogue):
+        yield fail(
+            "After a rejected message nothing was answered any more.",
+            sent=quote.sent(dialogue.utterances[min(_silent(dialogue))].sent),
+            received="no answer",
+            legal="the answer to the next request",
+            advice=advice,
+        )
     first = rejected[0].seq
     if any(u.complete is not None for u in dialogue.utterances.values() if u.seq > first):
         yield passed()
+
+
+def _silent(dialogue: Dialogue) -> set[int]:
+    """Messages that were waited for and got no answer at all."""
+    return {seq for seq in dialogue.in_vain if not dialogue.utterances[seq].answered}
 
 
 def _overtakes(dialogue: Dialogue, utterance: Utterance, chunk: Chunk) -> bool:
@@ -259,7 +272,7 @@ def no_harm(evidence: Sequence[Account]) -> Judgement:
         if not any(u.rejections for u in dialogue.utterances.values()):
             return
         for utterance in dialogue.utterances.values():
-            if not utterance.starts:
+            if utterance.rejections or utterance.sent.meaning.verdict != "accept":
                 continue
             failed = next((c for c in utterance.terminals if c.type == "error"), None)
             if failed is not None:

@@ -152,7 +152,7 @@ def streams(evidence: Sequence[Account]) -> Judgement:
         if first is None or end is None or end - exchange.sent_t < 0.1:
             return
         share = (first - exchange.sent_t) / (end - exchange.sent_t)
-        if share > 0.7:
+        if share > 0.3:
             yield _fail(
                 exchange,
                 f"The first byte of a long text came when {share:.0%} of the time had passed.",

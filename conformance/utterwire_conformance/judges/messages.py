@@ -113,12 +113,12 @@ def keepalive(dialogue: Dialogue) -> Iterator[Judgement]:
     advice = "Count a `keepalive` as a message, reset the idle clock, and send nothing."
     legal = "no answer to the keepalive; the request behind it keeps its place in the count"
     for message in kept:
-        about = dialogue.utterances[message.seq]
-        if about.chunks:
+        answer = next((c for c in dialogue.controls if c.seq == message.seq), None)
+        if answer is not None:
             yield fail(
                 "A keepalive was answered.",
                 sent=quote.sent(message),
-                received=quote.chunk(about.chunks[0]),
+                received=quote.chunk(answer),
                 legal=legal,
                 advice=advice,
             )

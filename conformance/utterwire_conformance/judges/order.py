@@ -179,6 +179,16 @@ def stays_open(dialogue: Dialogue) -> Iterator[Judgement]:
             advice="After an utterance read the next message; leave the closing to the client.",
         )
         return
+    silent = [s for s in sorted(dialogue.in_vain) if not dialogue.utterances[s].answered]
+    if silent and last is not None and last.is_terminal and last.type != "error":
+        yield fail(
+            "After an utterance nothing was answered any more.",
+            sent=quote.sent(dialogue.utterances[silent[0]].sent),
+            received="no answer",
+            legal="the answer to the next request",
+            advice="After an utterance read the next message.",
+        )
+        return
     ends = [u.terminal.number for u in dialogue.utterances.values() if u.terminal is not None]
     if ends and any(
         u.answered and u.chunks[0].number > min(ends) for u in dialogue.utterances.values()

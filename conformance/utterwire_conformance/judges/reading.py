@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from utterwire_conformance.check import check, on_sessions
+from utterwire_conformance.check import Account, check, on_sessions, settle
 from utterwire_conformance.dialogue import Dialogue, Utterance
 from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 
@@ -140,26 +140,41 @@ def queue_full(dialogue: Dialogue) -> Iterator[Judgement]:
 
 
 @check("disconnect.isolated", "disconnect")
-@on_sessions("no other session was open or opened")
-def disconnect_isolated(dialogue: Dialogue) -> Iterator[Judgement]:
+def disconnect_isolated(evidence: Sequence[Account]) -> Judgement:
     """Sessions beside and after one that vanished are served."""
-    for utterance in dialogue.utterances.values():
-        named = utterance.sent.meaning.request_id or ""
-        if not named.startswith(("beside", "after")):
-            continue
-        if utterance.complete is not None:
-            yield passed()
-        elif (
-            utterance.ended
-            or utterance.seq in dialogue.in_vain
-            or (dialogue.hung_up and utterance.starts)
-        ):
-            yield fail(
-                "After a client had vanished in mid-utterance, another session was not served.",
-                sent=quote.sent(utterance.sent),
-                received=quote.chunk(utterance.rejection or utterance.terminal)
-                if utterance.ended
-                else quote.ending(dialogue),
-                legal="the other session's utterance, whole",
-                advice="Let a lost connection cancel its own utterances and nothing else.",
-            )
+    advice = "Let a lost connection cancel its own utterances and nothing else."
+
+    def find() -> Iterator[Judgement]:
+        for account in evidence:
+            for entry in account.transcript.entries:
+                if (entry.text or "").startswith("refused after a disconnect"):
+                    yield fail(
+                        "After a client had vanished in mid-utterance, no session could be opened.",
+                        sent="a handshake",
+                        received=str(entry.text).partition(": ")[2],
+                        legal="HTTP 101, and the next session is served",
+                        advice=advice,
+                    )
+            for dialogue in account.dialogues:
+                yield from others(dialogue)
+
+    def others(dialogue: Dialogue) -> Iterator[Judgement]:
+        for utterance in dialogue.utterances.values():
+            named = utterance.sent.meaning.request_id or ""
+            if not named.startswith(("beside", "after")):
+                continue
+            lost = utterance.seq in dialogue.in_vain or (dialogue.hung_up and utterance.starts)
+            if utterance.complete is not None:
+                yield passed()
+            elif utterance.ended or lost:
+                yield fail(
+                    "After a client had vanished in mid-utterance, another session was not served.",
+                    sent=quote.sent(utterance.sent),
+                    received=quote.chunk(utterance.rejection or utterance.terminal)
+                    if utterance.ended
+                    else quote.ending(dialogue),
+                    legal="the other session's utterance, whole",
+                    advice=advice,
+                )
+
+    return settle(find(), evidence, "no other session was open or opened")

@@ -82,6 +82,14 @@ async def audio_fields(stage: Stage) -> None:
             )
             if not await stage.ended(session, seq):
                 break
+        # The default voice, by its name.
+        session = await relay.session()
+        first = session.dialogue.utterances.get(1)
+        voice = first.start.fields.get("voice") if first is not None and first.start else None
+        if isinstance(voice, str):
+            case = Case(f"voice {voice}, by name", "start.fields", "accept")
+            request = stage.request(stage.texts.shortest, voice=voice)
+            await stage.ended(session, await session.send(request, case=case))
         # Text outside the Basic Multilingual Plane is counted in code points.
         wide = f"{stage.texts.shortest} \U0001f600e\u0301\U00020000"
         session = await relay.session()
