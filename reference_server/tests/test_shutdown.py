@@ -181,6 +181,7 @@ async def test_a_signal_in_mid_utterance(launch: Any, connect: Any, number: sign
     await busy.until("synthesis_start")
     server.process.send_signal(number)
     assert (await idle.control())["reason"] == "going_away"
+    assert (await connect(server)).status == 503
     busy.say(text="Too late.")
     assert (await busy.until("synthesis_complete"))["audio_bytes"] == len(busy.audio()) > 0
     assert (await busy.control())["code"] == "going_away"

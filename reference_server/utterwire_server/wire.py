@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
+
 __all__ = ["HttpWire", "PlainWire", "WebSocketWire", "Wire", "wire_of"]
 
 LINGER_S = 3.0
 OPENING_S = 30.0
-READ_SIZE = 16_384
+READ_SIZE = 4_096
 _EXTENSION = "utterwire.wire"
 
 
@@ -149,6 +152,12 @@ class WebSocketWire(WebSocketsSansIOProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.close_timer = self.loop.call_later(LINGER_S, self.hang_up)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            # A refused handshake is complete; uvicorn would log it as a fault of the application.
+            self.handshake_complete = True
 
     async def run_asgi(self) -> None:
         self.scope["extensions"] = {**(self.scope["extensions"] or {}), _EXTENSION: {"wire": self}}
