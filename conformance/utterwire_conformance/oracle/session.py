@@ -808,11 +808,11 @@ class Oracle:
         self._session_closed_t = t
         reason = fields.get("reason")
         if reason == "client_close":
-            self._check_client_close(fields)
+            self._check_client_close(fields, t)
         else:
             self._check_other_close(str(reason), fields, t)
 
-    def _check_client_close(self, fields: dict[str, Any]) -> None:
+    def _check_client_close(self, fields: dict[str, Any], t: float | None) -> None:
         close = self._close
         if close is None:
             self._found("session.stays-open", "`session_closed` came, and no `close` was sent")
@@ -836,21 +836,17 @@ class Oracle:
                 self._found("close.session-closed", what)
             else:
                 self._found("close.drains", f"utterance {message.seq} has not ended")
-        self._check_late_cancels()
+        self._check_late_cancels(t)
 
-    def _check_late_cancels(self) -> None:
-        close = self._close
+    def _check_late_cancels(self, t: float | None) -> None:
+        """A `cancel` after `close` that was not obeyed, though it cannot have crossed the end."""
         for cancel in self._messages.values():
-            if close is None or cancel.seq < close.seq or cancel.ignored:
+            if cancel.meaning.type != "cancel" or cancel.done or cancel.rejected or cancel.ignored:
                 continue
-            if cancel.meaning.type == "cancel" and not cancel.done and not cancel.rejected:
-                what = f"`cancel` {cancel.seq}, sent after `close`, was not obeyed"
-                # It may have crossed `session_closed`; only what went on in spite of it tells.
-                if any(
-                    m.ended and self._names(cancel, m) and m is self._last_ended
-                    for m in self._before(close)
-                ):
-                    self._found("cancel.after-close", what)
+            if t is None or cancel.t is None or t - cancel.t <= _CANCEL_S + _SLACK_S:
+                continue
+            reason = f"`cancel` {cancel.seq} was not answered in {t - cancel.t:.2f} s"
+            self._found("cancel.after-close", reason)
 
     def _check_other_close(self, reason: str, fields: dict[str, Any], t: float | None) -> None:
         if reason == "idle" and self._close is not None and not self._crossed_idle():
@@ -965,12 +961,18 @@ class Oracle:
         return t - self._last_activity > limit + grace - _SLACK_S
 
     def _judge_missing(self) -> None:
+        # What `session_closed` does not speak of was not processed.
+        last: Any = len(self._messages)
+        if self._session_closed is not None:
+            last = self._session_closed.get("last_seq")
         for message in self._messages.values():
             meaning = message.meaning
             seq = message.seq
+            if not _is_integer(last) or seq > last:
+                break
             if message.ignored or message.ended or message.rejected or message.done:
                 continue
-            if meaning.verdict == "reject" and meaning.type not in _IMMEDIATE:
+            if meaning.verdict == "reject":
                 self._found("reject.one-error", f"message {seq} was never answered")
             elif meaning.type == "synthesize":
                 self._missing_terminal(message)
