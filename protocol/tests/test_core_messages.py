@@ -192,7 +192,8 @@ def test_types_of_a_profile_that_is_not_claimed_are_unknown(options: Options, ty
 
 
 def test_marks_are_ignored_where_timing_is_not_claimed(options: Options) -> None:
-    for marks in (["word"], 5, {}, ["line"]):
+    values: list[Any] = [["word"], 5, {}, ["line"]]
+    for marks in values:
         assert accepted(options(), marks=marks).marks == ()
 
 

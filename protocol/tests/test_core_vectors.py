@@ -39,7 +39,7 @@ TYPES = {
 }
 
 
-def named(found: list[dict[str, Any]]) -> Any:
+def named(found: list[dict[str, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", found, ids=[each["id"] for each in found])
 
 
@@ -185,6 +185,7 @@ def outcomes(endpoint: Any, steps: list[dict[str, Any]], late: int, delay: int) 
     unread: list[tuple[int, dict[str, Any]]] = []
 
     def read(until: int) -> None:
+        found.update(filter(None, map(outcome, endpoint.take())))
         while unread and unread[0][0] <= until:
             step = unread.pop(0)[1]
             if "octets" in step:

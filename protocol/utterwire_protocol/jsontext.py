@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import NoReturn
 
 from utterwire_protocol.errors import RemoteProtocolError
@@ -24,8 +25,10 @@ MAX_LEVELS = 16
 # A number of more digits than this is read as the nearest double, in linear time.
 _EXACT_DIGITS = 18
 
-# A string, closed or not (so that no input makes the scan start again inside it), or a bracket.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?+(?:"|\Z)|[\[{\]}]', re.DOTALL)
+# What is no bracket of the structure: strings, closed or not (so that no input makes the scan start
+# again inside of one), and all else.
+_NO_BRACKET = re.compile(r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+\\?+(?:"|\Z)|[^"\[\]{}]++)++', re.DOTALL)
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class _RepeatedName(Exception):
@@ -54,16 +57,8 @@ _UNIQUE = json.JSONDecoder(parse_int=_integer, parse_constant=_constant, object_
 def _too_deep(text: str) -> bool:
     if text.count("[") + text.count("{") <= MAX_LEVELS:
         return False
-    level = 0
-    for token in _TOKEN.finditer(text):
-        bracket = text[token.start()]
-        if bracket in "[{":
-            level += 1
-            if level > MAX_LEVELS:
-                return True
-        elif bracket != '"':
-            level -= 1
-    return False
+    brackets = _NO_BRACKET.sub("", text)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > MAX_LEVELS
 
 
 def decode_utf8(data: bytes) -> str:

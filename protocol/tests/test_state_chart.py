@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from utterwire_protocol import (
+    TRANSITIONS,
+    UTTERANCE_TRANSITIONS,
+    Move,
+    Role,
+    SessionInput,
+    SessionState,
+    UtteranceState,
+    Verdict,
+)
+from utterwire_protocol.state_chart import main, render
+
+DOCUMENT = Path(__file__).parents[2] / "spec" / "states.md"
+
+
+def test_the_document_is_that_of_the_tables() -> None:
+    assert main(["--check", str(DOCUMENT)]) == 0
+
+
+def test_drift_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "states.md"
+    assert main(["--check", str(other)]) == 1
+    assert main(["--write", str(other)]) == 0
+    assert main(["--check", str(other)]) == 0
+    other.write_text(other.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert main(["--check", str(other)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 2
+    assert "differs from the tables of the core" in told.err
+
+
+def test_it_runs_as_a_program() -> None:
+    command = [sys.executable, "-W", "error", "-m", "utterwire_protocol.state_chart"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout.decode("utf-8") == render()
+    assert done.stderr == b""
+
+
+def test_every_move_is_in_the_document() -> None:
+    text = render()
+    for role in Role:
+        assert f"## {role.value.capitalize()}: session" in text
+        assert f"## {role.value.capitalize()}: utterance" in text
+    assert "| `hello` | open | open; rejected with `invalid_request` | ignored |" in text
+    assert "| `error`, rejected | rejected | - |" in text
+    assert "| `error` is handed over | - | - | failed |" in text
+    assert "| the session ends early | lost | lost |" in text
+    assert "going_away --> closing: close" in text
+
+
+def test_tables_hold_together() -> None:
+    for table in TRANSITIONS.values():
+        assert SessionState.FRESH in table
+        for state, row in table.items():
+            for move in row.values():
+                assert move.to in table
+                assert move.verdict is not Verdict.IGNORE or move.to is state
+                assert move.code is None or move.verdict is Verdict.REJECT
+        # Whatever comes, a closed session stays closed.
+        assert {move.to for move in table[SessionState.CLOSED].values()} == {SessionState.CLOSED}
+    for utterances in UTTERANCE_TRANSITIONS.values():
+        assert UtteranceState.WAITING in utterances
+        for moves in utterances.values():
+            assert set(moves.values()) <= set(utterances)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_state_can_be_reached(role: Role) -> None:
+    reached = {SessionState.FRESH}
+    while more := {m.to for s in reached for m in TRANSITIONS[role][s].values()} - reached:
+        reached |= more
+    assert reached == set(TRANSITIONS[role])
+    spoken = {UtteranceState.WAITING}
+    table = UTTERANCE_TRANSITIONS[role]
+    while others := {to for s in spoken for to in table[s].values()} - spoken:
+        spoken |= others
+    assert spoken == set(table)
+
+
+def test_tables_cannot_be_changed() -> None:
+    row: Any = TRANSITIONS[Role.CLIENT][SessionState.FRESH]
+    with pytest.raises(TypeError):
+        row[SessionInput.IDLE] = Move(SessionState.CLOSED)
