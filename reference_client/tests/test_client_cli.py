@@ -275,6 +275,21 @@ async def test_a_failure_keeps_what_came(endpoint: Serve, say: Say) -> None:
     assert len(list(say.directory.iterdir())) == 2
 
 
+async def test_a_hole_is_a_failure(endpoint: Serve, say: Say) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        await peer.audio(tone(2400))
+        await peer.connection.send(tone(2400).decode())  # audio in a text frame
+        await peer.complete(1, 9600)
+        await peer.say_goodbye()
+
+    result = await say("x", "--url", await endpoint(script), "-o", "hello.wav", "-q")
+    assert result.code == ExitCode.FAILED
+    assert "4800 of 9600 bytes" in result.err
+    assert os.listdir(say.directory) == ["hello.partial.wav"]
+
+
 async def test_a_failure_on_a_pipe(endpoint: Serve, say: Say) -> None:
     async def script(peer: Any) -> None:
         await peer.next()

@@ -7,6 +7,7 @@ def test_exported_names() -> None:
     assert sorted(utterwire_client.__all__) == sorted(
         [
             "Audio",
+            "AudioMissing",
             "Complete",
             "ConnectFailed",
             "DeadlineExceeded",

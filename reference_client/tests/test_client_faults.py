@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from utterwire_client import (
     Audio,
+    AudioMissing,
+    Complete,
     DeadlineExceeded,
     Deadlines,
     PeerViolation,
@@ -382,6 +384,27 @@ async def test_pcm_stays_aligned_over_odd_chunks(endpoint: Serve) -> None:
         assert any("dropped" in str(v) for v in violations[before:])
         # The byte that was left over is not the next utterance's.
         assert await session.speak("z").read() == tone(2)
+
+
+async def test_audio_that_is_missing(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        for seq, claimed in ((1, 10), (2, 10), (3, 2)):
+            await peer.next()
+            await peer.start(seq)
+            await peer.audio(tone(3))
+            await peer.complete(seq, claimed)
+        await peer.say_goodbye()
+
+    violations: list[PeerViolation] = []
+    async with connect(await endpoint(script), on_violation=violations.append) as session:
+        with pytest.raises(AudioMissing, match="6 of 10 bytes") as caught:
+            await session.speak("x").read()
+        assert (caught.value.audio_bytes, caught.value.missing_bytes) == (6, 4)
+        last = [event async for event in session.speak("y")][-1]
+        assert isinstance(last, Complete)
+        assert last.missing_bytes == 4
+        assert await session.speak("z").read() == tone(3)  # more than was said is no loss
+    assert [v.requirement for v in violations] == ["complete.audio-bytes"] * 3
 
 
 @pytest.mark.parametrize(

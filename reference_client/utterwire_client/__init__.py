@@ -13,6 +13,7 @@ import logging
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.endpoints import Endpoint, find_endpoint
 from utterwire_client.errors import (
+    AudioMissing,
     ConnectFailed,
     DeadlineExceeded,
     ExtraMissing,
@@ -33,6 +34,7 @@ from utterwire_client.wav import wav_header
 
 __all__ = [
     "Audio",
+    "AudioMissing",
     "Complete",
     "ConnectFailed",
     "DeadlineExceeded",

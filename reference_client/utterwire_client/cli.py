@@ -339,13 +339,14 @@ async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThrea
         on_violation=warn,
     ) as session:
         progress.requested()
-        async for event in session.speak(
+        speech = session.speak(
             job.text,
             voice=job.voice,
             speed=job.speed,
             sample_rate=job.sample_rate,
             format=job.format,
-        ):
+        )
+        async for event in speech:
             match event:
                 case Start():
                     progress.began(event)
@@ -354,6 +355,7 @@ async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThrea
                     progress.audio(len(event.data))
                     await thread.run(partial(sink.write, event.data))
                 case Complete():
+                    speech.demand_whole(event)
                     # Before the session is closed: what is whole is not to be lost by that.
                     progress.done(await thread.run(sink.finish))
                 case _:

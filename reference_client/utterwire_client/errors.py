@@ -8,6 +8,7 @@ the user part of an address is ever in a message.
 from typing import Literal
 
 __all__ = [
+    "AudioMissing",
     "ConnectFailed",
     "DeadlineExceeded",
     "ExtraMissing",
@@ -155,6 +156,24 @@ class UtteranceFailed(UtterwireError):
         self.retryable = retryable
         self.request_id = request_id
         self.audio_bytes = audio_bytes
+
+
+class AudioMissing(UtterwireError):
+    """The endpoint completed an utterance, but says that it sent more audio than came.
+
+    ``audio_bytes`` counts what came, ``missing_bytes`` what did not. Raised by what wants the
+    whole of the audio; who iterates gets ``Complete``, with ``missing_bytes``.
+    """
+
+    retryable = True
+
+    def __init__(
+        self, message: str, *, audio_bytes: int, missing_bytes: int, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.audio_bytes = audio_bytes
+        self.missing_bytes = missing_bytes
+        self.request_id = request_id
 
 
 class UtteranceCancelled(UtterwireError):

@@ -50,7 +50,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """All audio has arrived (``protocol.md#synthesis-complete``).
+    """The endpoint has sent all audio (``protocol.md#synthesis-complete``).
 
     ``received_bytes`` counts what arrived; the other numbers are the endpoint's own, None where it
     gave none. ``duration_s`` is the length of the speech in seconds: the endpoint's word, else
@@ -62,6 +62,11 @@ class Complete:
     elapsed_s: float | None = None
     audio_bytes: int | None = None
     characters: int | None = None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of the audio that the endpoint says it sent did not come."""
+        return max(0, (self.audio_bytes or 0) - self.received_bytes)
 
 
 #: What iterating over an utterance yields.

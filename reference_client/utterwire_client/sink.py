@@ -197,8 +197,8 @@ def _mode_of(path: Path) -> int:
 class StreamSink:
     """Writes to a pipe, a terminal or a device: nothing that can be gone back in.
 
-    ``stream`` is unbuffered, and closed at the end. A container with a header is held in a temporary file until it is
-    whole. Raises ``OSError``.
+    ``stream`` is unbuffered, and closed at the end. A container with a header is held in a
+    temporary file until it is whole. Raises ``OSError``.
     """
 
     _HELD_IN_MEMORY = 8 * 1024 * 1024

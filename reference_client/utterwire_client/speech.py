@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from utterwire_client.bell import Bell
-from utterwire_client.errors import UtteranceCancelled, UtterwireError
-from utterwire_client.events import Audio, Event, Start
+from utterwire_client.errors import AudioMissing, UtteranceCancelled, UtterwireError
+from utterwire_client.events import Audio, Complete, Event, Start
 
 __all__ = ["Inbox", "Request", "Speech"]
 
@@ -160,9 +160,25 @@ class Speech:
             raise
 
     async def read(self) -> bytes:
-        """All of its audio at once. Raises what iterating raises."""
-        pieces = [event.data async for event in self if isinstance(event, Audio)]
+        """All of its audio at once. Raises what iterating raises, and :class:`AudioMissing`."""
+        pieces = []
+        async for event in self:
+            if isinstance(event, Audio):
+                pieces.append(event.data)
+            elif isinstance(event, Complete):
+                self.demand_whole(event)
         return b"".join(pieces)
+
+    def demand_whole(self, complete: Complete) -> None:
+        """Raises :class:`AudioMissing` if less came than the endpoint says it sent."""
+        if complete.missing_bytes:
+            raise AudioMissing(
+                f"the audio has a hole: {complete.received_bytes} of "
+                f"{complete.audio_bytes} bytes came",
+                audio_bytes=complete.received_bytes,
+                missing_bytes=complete.missing_bytes,
+                request_id=self.request_id,
+            )
 
     async def aclose(self) -> None:
         """Give up what is left of it; does nothing after its end."""
