@@ -127,7 +127,12 @@ async def test_the_endpoints_frames_arrive_as_sent() -> None:
         for frame in frames:
             writer.write(encode(frame))
 
-    async with upstream(endpoint) as url, FaultProxy(url) as proxy:
+    async with (
+        upstream(endpoint) as url,
+        FaultProxy(url.replace("http:", "ws:")) as proxy,
+    ):
+        assert proxy.ws_url == f"ws://127.0.0.1:{proxy.port}"
+        assert proxy.http_url == f"http://127.0.0.1:{proxy.port}"
         reader, writer, _ = await connect(proxy, "/x?y")
         assert FrameDecoder().feed(await reader.read(-1)) == frames
         writer.close()

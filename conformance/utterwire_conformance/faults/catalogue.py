@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 from utterwire_conformance.proxy import ExchangeTamper, SessionTamper, Shared, Tap
 
@@ -22,6 +23,11 @@ from .rewriting import (
 __all__ = ["Catalogue"]
 
 Breaks = str | tuple[str, ...]
+
+_UNSEEN_BY: Final = {
+    "reject.unclaimed-types": frozenset({"interrupt", "negotiate"}),
+    "message.unclaimed-marks": frozenset({"timing"}),
+}
 
 
 class Catalogue:
@@ -52,7 +58,8 @@ class Catalogue:
         if name in self._faults:
             raise ValueError(f"there are two faults {name}")
         ids = (breaks,) if isinstance(breaks, str) else breaks
-        self._faults[name] = Fault(name, explanation, ids, session, exchange)
+        lacks = _UNSEEN_BY.get(ids[0], frozenset())
+        self._faults[name] = Fault(name, explanation, ids, session, exchange, lacks)
 
     def accepts(self, name: str, explanation: str, breaks: Breaks, when: MessageTest) -> None:
         """Messages that `when` picks are accepted."""

@@ -20,7 +20,8 @@ class Fault:
 
     `explanation` is one sentence on what the endpoint then does. `breaks` names the requirements
     it breaks by their ids: a suite that finds all of those met has missed it. `session` and
-    `exchange` make the tamper for one session and one HTTP exchange.
+    `exchange` make the tamper for one session and one HTTP exchange. `lacks` names profiles that
+    the endpoint may not claim, or the fault cannot be seen.
 
     Raises:
         ValueError: the name is not kebab-case, the explanation no sentence, or nothing is broken.
@@ -31,6 +32,7 @@ class Fault:
     breaks: tuple[str, ...]
     session: Callable[[Shared, Tap], SessionTamper] = SessionTamper
     exchange: Callable[[Shared], ExchangeTamper] = ExchangeTamper
+    lacks: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from utterwire_conformance.verdict import Judgement, Verdict
 
 from .fault import Fault
 
-__all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_matrix"]
+__all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_behind", "run_matrix"]
 
 _RED: Final = frozenset({Verdict.FAIL, Verdict.WEAK})
 # The endpoint of a matrix is known to be quick: who is silent for so long stays silent.
@@ -111,29 +111,43 @@ def checks_of(fault: Fault) -> tuple[str, ...]:
 
 
 async def run_matrix(
-    endpoint: Endpoint, faults: Mapping[str, Fault] | Iterable[Fault], *, at_a_time: int = 4
+    endpoints: Sequence[Endpoint], faults: Iterable[Fault], *, at_a_time: int = 4
 ) -> Matrix:
-    """Run every fault against its checks, on one launched instance of `endpoint`.
+    """Run every fault against its checks.
+
+    A fault is put before the first of `endpoints` that it can be seen on; of each one instance is
+    launched for all.
 
     Raises:
-        LaunchFailed: the endpoint cannot be launched.
+        LaunchFailed: an endpoint cannot be launched.
+        ValueError: a fault can be seen on none of them.
     """
-    chosen = list(faults.values() if isinstance(faults, Mapping) else faults)
-    matrix = Matrix({fault.name: {} for fault in chosen})
+    matrix = Matrix()
     places = asyncio.Semaphore(at_a_time)
-    upstream = Target(endpoint)
+    queues: dict[int, list[Fault]] = {}
+    for fault in faults:
+        matrix.judgements[fault.name] = {}
+        queues.setdefault(_place_of(fault, endpoints), []).append(fault)
 
-    async def one(fault: Fault, instance: Instance) -> None:
+    async def one(fault: Fault, endpoint: Endpoint, upstream: Instance) -> None:
         async with places:
-            results = await run_behind(endpoint, instance, fault, checks_of(fault))
+            results = await run_behind(endpoint, upstream, fault, checks_of(fault))
         matrix.judgements[fault.name] = results.judgements
 
-    async with upstream:
-        assert upstream.main is not None
-        async with asyncio.TaskGroup() as tasks:
-            for fault in chosen:
-                tasks.create_task(one(fault, upstream.main))
+    for place, queue in queues.items():
+        endpoint = endpoints[place]
+        async with Target(endpoint) as target, asyncio.TaskGroup() as tasks:
+            assert target.main is not None
+            for fault in queue:
+                tasks.create_task(one(fault, endpoint, target.main))
     return matrix
+
+
+def _place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
+    for place, endpoint in enumerate(endpoints):
+        if not fault.lacks & endpoint.claims.profiles:
+            return place
+    raise ValueError(f"the fault {fault.name} can be seen on none of the endpoints")
 
 
 async def run_behind(

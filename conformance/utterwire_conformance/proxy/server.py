@@ -69,7 +69,8 @@ class FaultProxy:
         self._upstream_host = parts.hostname
         self._upstream_port = parts.port or _DEFAULT_PORTS[parts.scheme]
         self._authority = parts.netloc.rpartition("@")[2]
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme[-1] == "s" else None
+        is_tls = parts.scheme in ("wss", "https")
+        self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self._tampers: Tampers = tampers or _Honest()
         self._host = host
         self._port = port
