@@ -1,4 +1,4 @@
-"""uvicorn's two protocols, made safe against peers that flood, stall or vanish.
+"""The connections under uvicorn, safe against peers that flood, stall or vanish.
 
 uvicorn keeps the sockets; what is added here is bounds: on what waits unsent, on what a peer may
 pile up, and on how long a closing connection lingers.
@@ -7,16 +7,23 @@ pile up, and on how long a closing connection lingers.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from http import HTTPStatus
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from uvicorn.server import ServerState
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+from utterwire_server.logs import log_event, whereabouts
 
 __all__ = ["HttpWire", "PlainWire", "WebSocketWire", "Wire", "wire_of"]
 
@@ -24,6 +31,9 @@ LINGER_S = 3.0
 OPENING_S = 30.0
 READ_SIZE = 4_096
 _EXTENSION = "utterwire.wire"
+# What a peer does wrong is the peer's affair; and in debug mode every text would be logged.
+_SILENT = logging.getLogger("utterwire.silent")
+_SILENT.setLevel(logging.CRITICAL + 1)
 
 
 class Wire(Protocol):
@@ -71,115 +81,299 @@ def _limit(transport: asyncio.Transport) -> None:
         transport.max_size = READ_SIZE
 
 
-class WebSocketWire(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol with bounds.
+class _Gone(OSError):
+    """The peer is gone; Starlette turns this into `WebSocketDisconnect`."""
+
+
+class WebSocketWire(asyncio.Protocol):
+    """A WebSocket connection for uvicorn, framed by websockets' sans-IO protocol.
+
+    uvicorn's own has no bounds where a peer floods or stalls. Here:
 
     - A message in many fragments is gathered as bytes, not as a list of fragments: empty ones
       would add to it for ever.
     - Toward a peer that does not read, only the last ping is answered (RFC 6455 section 5.5.3).
-    - A broken connection is read on for a moment after its close frame, since closing a socket
+    - Nothing more is read while a message waits for the application.
+    - A failed connection is read on for a moment after its close frame, since closing a socket
       with unread data resets it, and the peer would never see the close code.
     - A closing connection is dropped after a while if the peer takes nothing more.
     """
 
-    _drop_timer: asyncio.TimerHandle | None = None
-    _held_pong: bytes = b""
-    _whole: bytearray | None = None
+    _transport: asyncio.Transport
+    _request: Request
+    _response: Response
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._app = cast(ASGIApp, config.loaded_app)
+        self._root_path = config.root_path
+        self._server_state: Any = server_state
+        self._app_state = app_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._protocol = ServerProtocol(max_size=config.ws_max_size, logger=_SILENT)
+        self._incoming: asyncio.Queue[Message] = asyncio.Queue()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._reading = True
+        self._lost = False
+        self._answered = False
+        self._refusal: Message | None = None
+        self._kind: Opcode = Opcode.BINARY
+        self._gathered = bytearray()
+        self._held_pong = b""
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._drop_timer: asyncio.TimerHandle | None = None
+
+    # The transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.close_timeout = LINGER_S
-        _limit(self.transport)
+        self._transport = cast(asyncio.Transport, transport)
+        self._server_state.connections.add(self)
+        _limit(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._held_pong = b""
-        if self._drop_timer is not None:
-            self._drop_timer.cancel()
-        super().connection_lost(exc)
+        self._lost = True
+        self._server_state.connections.discard(self)
+        self._disconnect(1006)
+        # Nobody resumes a lost transport.
+        self._writable.set()
+        for timer in (self._close_timer, self._drop_timer):
+            if timer is not None:
+                timer.cancel()
 
-    def data_received(self, data: bytes) -> None:
-        self.conn.receive_data(data)
-        # What came before a broken frame counts, also in the same read.
-        self.handle_events()
-        if self.conn.parser_exc is not None:
-            if not self.disconnected and not self.close_sent:
-                self.handle_parser_exception()
-        elif self.conn.handshake_exc is not None and not self.handshake_initiated:
-            self.handshake_initiated = self.handshake_complete = True
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.hang_up()
-
-    def handle_cont(self, event: Frame) -> None:
-        if self._whole is None:
-            self._whole = bytearray(self.frames[0])
-        self._whole += event.data
-        if event.fin:
-            self.frames = [bytes(self._whole)]
-            self._whole = None
-            self.send_receive_event_to_app()
-
-    def handle_ping(self) -> None:
-        answers = self.conn.data_to_send()
-        if self.writable.is_set() or self.conn.close_sent is not None:
-            self.transport.write(b"".join(answers))
-        elif answers:
-            self._held_pong = answers[-1]
+    def pause_writing(self) -> None:
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
+        self._writable.set()
         if self._held_pong:
-            self.transport.write(self._held_pong)
+            self._transport.write(self._held_pong)
             self._held_pong = b""
 
-    def handle_close(self, event: Frame) -> None:
-        super().handle_close(event)
-        self._drop_later(LINGER_S)
+    def data_received(self, data: bytes) -> None:
+        protocol = self._protocol
+        protocol.receive_data(data)
+        # What came before a broken frame counts, also in the same read.
+        for event in protocol.events_received():
+            if isinstance(event, Request):
+                self._open(event)
+            elif isinstance(event, Frame):
+                self._take(event)
+        if protocol.handshake_exc is not None and not self._answered:
+            self._answered = True
+            self._flush()
+            self.hang_up()
+        elif protocol.parser_exc is not None and self._close_timer is None:
+            self._fail()
+        else:
+            self._pong()
 
-    def handle_parser_exception(self) -> None:
-        sent = self.conn.close_sent
-        self.queue.put_nowait(
-            {
-                "type": "websocket.disconnect",
-                "code": 1006 if sent is None else sent.code,
-                "reason": "" if sent is None else sent.reason,
-            }
-        )
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        self.close_sent = True
-        if self.read_paused:
-            self.read_paused = False
-            self.transport.resume_reading()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self.close_timer = self.loop.call_later(LINGER_S, self.hang_up)
+    def shutdown(self) -> None:
+        """uvicorn stops: whoever is left is told so."""
+        if self._answered and self._protocol.state is State.OPEN:
+            self._protocol.send_close(1012)
+            self._disconnect(1012)
+            self._flush()
+        self.hang_up()
 
-    async def send(self, message: ASGISendEvent) -> None:
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body" and self.close_sent:
-            # A refused handshake is complete; uvicorn would log it as a fault of the application.
-            self.handshake_complete = True
+    # Reading
 
-    async def run_asgi(self) -> None:
-        self.scope["extensions"] = {**(self.scope["extensions"] or {}), _EXTENSION: {"wire": self}}
-        await super().run_asgi()
-        # With a close frame sent, uvicorn gives the peer LINGER_S to answer before it closes.
-        self._drop_later(LINGER_S if self.close_timer is None else 2 * LINGER_S)
+    def _open(self, request: Request) -> None:
+        self._request = request
+        self._response = self._protocol.accept(request)
+        if self._response.status_code != 101:
+            self._answer(self._response)
+            self.hang_up()
+            return
+        path, _, query = request.path.partition("?")
+        scope: Scope = {
+            "type": "websocket",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "scheme": "ws" if self._transport.get_extra_info("sslcontext") is None else "wss",
+            "server": self._address("sockname"),
+            "client": self._address("peername"),
+            "root_path": self._root_path,
+            "path": self._root_path + unquote(path),
+            "raw_path": (self._root_path + path).encode(),
+            "query_string": query.encode(),
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1", "surrogateescape"))
+                for name, value in request.headers.raw_items()
+            ],
+            "subprotocols": [],
+            "state": self._app_state.copy(),
+            "extensions": {"websocket.http.response": {}, _EXTENSION: {"wire": self}},
+        }
+        self._incoming.put_nowait({"type": "websocket.connect"})
+        task = self._loop.create_task(self._run(scope), name="websocket")
+        self._server_state.tasks.add(task)
+        task.add_done_callback(self._server_state.tasks.discard)
+
+    def _address(self, name: str) -> tuple[str, int] | None:
+        address = self._transport.get_extra_info(name)
+        return (address[0], address[1]) if address else None
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.CLOSE:
+            self._closed()
+        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            if frame.opcode is not Opcode.CONT:
+                self._kind = frame.opcode
+            self._gathered += frame.data
+            if frame.fin:
+                data = bytes(self._gathered)
+                self._gathered.clear()
+                self._deliver(data)
+
+    def _deliver(self, data: bytes) -> None:
+        if self._protocol.state is not State.OPEN:
+            return
+        if self._kind is Opcode.TEXT:
+            try:
+                message: Message = {"type": "websocket.receive", "text": data.decode()}
+            except UnicodeDecodeError:
+                self._protocol.fail(1007, "a text message is not UTF-8")
+                self._fail()
+                return
+        else:
+            message = {"type": "websocket.receive", "bytes": data}
+        self._incoming.put_nowait(message)
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _closed(self) -> None:
+        """A close frame came; websockets has answered it, unless it answers ours."""
+        close = self._protocol.close_rcvd
+        self._disconnect(1005 if close is None else close.code)
+        self._flush()
+        self.hang_up()
+
+    def _fail(self) -> None:
+        """The connection was failed (RFC 6455 section 7.1.7)."""
+        close = self._protocol.close_sent
+        self._disconnect(1006 if close is None else close.code)
+        self._flush()
+        self._resume()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._close_timer = self._loop.call_later(LINGER_S, self.hang_up)
+
+    def _disconnect(self, code: int) -> None:
+        self._incoming.put_nowait({"type": "websocket.disconnect", "code": code})
+
+    def _resume(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+
+    # Writing
+
+    def _flush(self) -> None:
+        # Also nothing must not be written once the sending side is shut.
+        if data := b"".join(self._protocol.data_to_send()):
+            self._transport.write(data)
+
+    def _pong(self) -> None:
+        if self._writable.is_set():
+            self._flush()
+        elif answers := self._protocol.data_to_send():
+            self._held_pong = answers[-1]
+
+    def _answer(self, response: Response) -> None:
+        self._answered = True
+        self._protocol.send_response(response)
+        self._flush()
+
+    # The application's side
+
+    async def _run(self, scope: Scope) -> None:
+        try:
+            await self._app(scope, self._receive, self._send)
+        except _Gone:
+            pass
+        except Exception as error:
+            log_event("application_failed", **whereabouts(error))
+        finally:
+            if not self._answered and not self._lost:
+                self._answer(self._protocol.reject(500, "Internal Server Error"))
+            if self._close_timer is None:
+                self.hang_up()
+
+    async def _receive(self) -> Message:
+        message = await self._incoming.get()
+        if self._incoming.empty() and not self._lost:
+            self._resume()
+        return message
+
+    async def _send(self, message: Message) -> None:
+        await self._writable.wait()
+        if self._lost:
+            raise _Gone
+        kind = message["type"]
+        if not self._answered:
+            self._send_answer(kind, message)
+        elif self._protocol.state is not State.OPEN:
+            raise _Gone
+        elif kind == "websocket.send":
+            data = message.get("bytes")
+            if data is None:
+                self._protocol.send_text(message["text"].encode())
+            else:
+                self._protocol.send_binary(data)
+            self._flush()
+        elif kind == "websocket.close":
+            self._protocol.send_close(message.get("code", 1000), message.get("reason") or "")
+            self._disconnect(message.get("code", 1000))
+            self._flush()
+            # Read on, for the peer's answer.
+            self._resume()
+            self._close_timer = self._loop.call_later(LINGER_S, self.hang_up)
+        else:
+            raise RuntimeError(f"{kind} cannot be sent in a session")
+
+    def _send_answer(self, kind: str, message: Message) -> None:
+        if kind == "websocket.accept":
+            headers = self._response.headers
+            del headers["Date"]
+            for name, value in [*self._server_state.default_headers, *message.get("headers", ())]:
+                headers[name.decode("latin-1")] = value.decode("latin-1")
+            self._answer(self._response)
+        elif kind == "websocket.http.response.start":
+            self._refusal = message
+        elif kind == "websocket.http.response.body" and self._refusal is not None:
+            status, body = self._refusal["status"], message.get("body", b"")
+            headers = Headers(
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in self._refusal.get("headers", ())
+            )
+            headers["Connection"] = "close"
+            self._answer(Response(status, HTTPStatus(status).phrase, headers, body))
+            self.hang_up()
+        elif kind == "websocket.close":
+            self._answer(self._protocol.reject(403, ""))
+            self.hang_up()
+        else:
+            raise RuntimeError(f"{kind} cannot be sent before websocket.accept")
 
     @property
     def is_writable(self) -> bool:
-        return self.writable.is_set()
+        return self._writable.is_set()
 
     async def drained(self) -> None:
-        await self.writable.wait()
+        await self._writable.wait()
 
     def hang_up(self) -> bool:
-        self.transport.close()
-        self._drop_later(LINGER_S)
+        self._transport.close()
+        if self._drop_timer is None and not self._lost:
+            self._drop_timer = self._loop.call_later(LINGER_S, self._transport.abort)
         return True
-
-    def _drop_later(self, delay_s: float) -> None:
-        if self._drop_timer is None and not self.disconnected:
-            self._drop_timer = self.loop.call_later(delay_s, self.transport.abort)
 
 
 class HttpWire(HttpToolsProtocol):
