@@ -216,7 +216,7 @@ def start_fields(dialogue: Dialogue) -> Iterator[Judgement]:
                 (name, fields[name])
                 for name in ("voice", "format", "sample_rate")
                 if fields.get(name) is not None
-                and utterance.sent.meaning.verdict == "accept"
+                and utterance.sent.meaning.verdict != "reject"
                 and start.fields.get(name) != fields[name]
             ]
             named = start.fields.get("voice")

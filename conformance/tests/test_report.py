@@ -1,0 +1,131 @@
+"""The report: counts that add up, words, and no secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from utterwire_conformance.check import CHECKS
+from utterwire_conformance.endpoints import Endpoint, endpoint_at
+from utterwire_conformance.report import Report, results_of
+from utterwire_conformance.runner import Results, run_checks
+from utterwire_conformance.transcript import Entry, Transcript
+from utterwire_conformance.verdict import Judgement, Verdict, fail, not_exercised, passed
+from utterwire_schemas import validator
+
+assert run_checks
+
+SECRET = "tok-abcdefgh"
+
+
+def endpoint() -> Endpoint:
+    found = endpoint_at("wss://u:pass-word-1@h/x?key=1", profiles=["http", "interrupt"])
+    return replace(found, headers=(("Authorization", f"Bearer {SECRET}"),))
+
+
+def report(changes: dict[str, Judgement], *, strict: bool = False) -> Report:
+    judgements = dict.fromkeys(CHECKS, passed()) | changes
+    transcript = Transcript("order")
+    transcript.add(Entry(0.0, "note", "note", 0, text="hello"))
+    run = Results(judgements, {"order": transcript})
+    where = endpoint()
+    return Report(
+        where, ("core", "http"), results_of(run, where, ("core", "http")), run, strict=strict
+    )
+
+
+BROKEN = fail(
+    "It is broken.",
+    sent=f"a message with {SECRET}",
+    received="nonsense",
+    legal="sense",
+    advice="Mend it.",
+    scenarios=["order"],
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "strict", "code", "word"),
+    [
+        ({}, False, 0, "CONFORMS"),
+        ({"order.fifo": BROKEN}, False, 1, "DOES NOT CONFORM"),
+        ({"audio.speed": BROKEN.weakened()}, False, 0, "1 recommendations not met"),
+        ({"audio.speed": BROKEN.weakened()}, True, 1, "DOES NOT CONFORM"),
+        (
+            {"order.fifo": Judgement(Verdict.HARNESS_ERROR, "nobody there")},
+            False,
+            2,
+            "COULD NOT BE JUDGED",
+        ),
+        (dict.fromkeys(CHECKS, not_exercised("not now")), False, 2, "nothing was judged"),
+    ],
+)
+def test_exit_codes_and_their_words(
+    changes: dict[str, Judgement], strict: bool, code: int, word: str
+) -> None:
+    made = report(changes, strict=strict)
+    assert made.exit_code == code
+    assert word in made.lines()[-1]
+
+
+def test_the_report_satisfies_its_schema_and_adds_up(tmp_path: Path) -> None:
+    made = report(
+        {
+            "order.fifo": BROKEN,
+            "ws.path": BROKEN,
+            "audio.speed": BROKEN.weakened(),
+            "queue.full": not_exercised("never full"),
+            "http.ping": Judgement(Verdict.HARNESS_ERROR, "nobody there"),
+        }
+    )
+    made.save(tmp_path)
+    document = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert list(validator("report").iter_errors(document)) == []
+    assert SECRET not in json.dumps(document)
+    assert "pass-word-1" not in json.dumps(document)
+    core = document["summary"]["core"]
+    assert core["failed"] == 2
+    assert core["weak"] == 1
+    assert core["applicable"] == core["passed"] + core["failed"] + core["weak"]
+    assert core["total"] == core["applicable"] + core["not_exercised"] + core["harness_errors"]
+    assert (tmp_path / "transcripts" / "order.jsonl").is_file()
+    worst_first = [result.requirement.id for result in made.grave()]
+    assert worst_first == ["ws.path", "order.fifo", "http.ping", "audio.speed"]
+
+
+def test_a_stranger_is_told_all_of_it(tmp_path: Path) -> None:
+    text = "\n".join(report({"order.fifo": BROKEN}).lines(tmp_path))
+    for part in (
+        "order.fifo",
+        "spec/protocol.md#order",
+        "It is broken.",
+        "nonsense",
+        "sense",
+        "Mend it.",
+        "order.jsonl",
+        "not claimed: ",
+    ):
+        assert part in text
+
+
+def test_what_stands_in_the_way_of_all_is_told_once() -> None:
+    gone = Judgement(Verdict.HARNESS_ERROR, "nobody there")
+    lines = report(dict.fromkeys(CHECKS, gone)).lines()
+    assert sum("nobody there" in line for line in lines) == 1
+
+
+def test_findings_of_deployed_clients_are_shown() -> None:
+    made = report({})
+    made.deployed_client = [{"finding": "It would hang.", "effect": "hang"}]
+    assert any("It would hang." in line for line in made.lines())
+
+
+def test_only_what_was_selected_counts() -> None:
+    where = endpoint()
+    run = Results({"order.fifo": passed()}, {})
+    found = results_of(run, where, ("core",), selected=["order.fifo"])
+    judged = [r.requirement.id for r in found if r.verdict is Verdict.PASS]
+    assert judged == ["order.fifo"]
+    assert any(r.reason == "it was not selected" for r in found)
