@@ -432,7 +432,7 @@ async def test_not_ready_until_the_engine_is(
     server = await start(engine, ready=False)
     assert (await client.get(f"{server.http}/ping")).status_code == 503
     answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
-    assert (answer.status_code, answer.json()["code"]) == (503, "going_away")
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
     assert "retry-after" in answer.headers
     assert (await connect(server)).status == 503
     engine.loaded.set_result(None)

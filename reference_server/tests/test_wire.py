@@ -95,14 +95,14 @@ async def test_compression_is_declined(start: Any, connect: Any, offer: str) -> 
     await peer.until("synthesis_complete")
 
 
-HANDSHAKES: list[tuple[str, str, int]] = [
+HANDSHAKES: list[tuple[str, str, int | set[int]]] = [
     ("/elsewhere", "", 404),
     ("/ping", "", 404),
     ("/invocations-bidirectional-stream/", "", 404),
     ("/invocations-bidirectional-stream?x=1", "", 101),
     ("/invocations-bidirectional-stream", "Sec-WebSocket-Version: 99\r\n", 400),
-    ("/invocations-bidirectional-stream", "".join(f"X-{n}: y\r\n" for n in range(200)), 431),
-    ("/invocations-bidirectional-stream", f"X: {'y' * 20_000}\r\n", 431),
+    ("/invocations-bidirectional-stream", "".join(f"X-{n}: y\r\n" for n in range(200)), {400, 431}),
+    ("/invocations-bidirectional-stream", f"X: {'y' * 20_000}\r\n", {400, 431}),
 ]
 
 
@@ -110,7 +110,8 @@ async def test_handshakes(start: Any, connect: Any, eventually: Any) -> None:
     server = await start()
     for path, headers, status in HANDSHAKES:
         peer = await connect(server, path, headers=headers)
-        assert peer.status == status, (path, headers[:40])
+        expected = status if isinstance(status, set) else {status}
+        assert peer.status in expected, (path, headers[:40])
         if status != 101:
             async with asyncio.timeout(10):
                 await peer.reader.read()

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from utterwire_server.http import Invocation, error_response
-from utterwire_server.service import Overloaded, Service, Unready
+from utterwire_server.service import Service
 from utterwire_server.session import Session
 
 __all__ = ["INVOCATIONS", "PING", "SESSION", "create_app"]
@@ -40,16 +40,11 @@ def create_app(service: Service) -> Starlette:
             await service.unload()
 
     async def session(websocket: WebSocket) -> None:
-        try:
-            service.check()
-        except Unready:
-            refusal = error_response("going_away", "the endpoint takes no sessions now")
-        except Overloaded:
-            refusal = error_response("overloaded", "the endpoint has no capacity left")
-        else:
+        refusal = service.refusal()
+        if refusal is None:
             await Session(websocket, service).run()
-            return
-        await websocket.send_denial_response(refusal)
+        else:
+            await websocket.send_denial_response(error_response(*refusal))
 
     async def ping(_: Request) -> Response:
         status = "ready" if service.ready else "draining" if service.draining else "loading"

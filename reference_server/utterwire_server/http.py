@@ -16,7 +16,7 @@ from utterwire_schemas import ERROR_CODES
 from utterwire_server.engines.engine import SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.pcm import BYTES_PER_SAMPLE, encode_pcm_s16le
-from utterwire_server.service import Overloaded, Service, Unready
+from utterwire_server.service import Service
 from utterwire_server.wire import wire_of
 
 __all__ = ["Invocation", "ResponseAborted", "error_response"]
@@ -91,13 +91,8 @@ class Invocation:
 
         :raises ResponseAborted: if the answer broke off under a server that is not ours.
         """
-        try:
-            self._service.check()
-        except Unready:
-            await self._refuse("going_away", "the endpoint takes no requests now")
-            return
-        except Overloaded:
-            await self._refuse("overloaded", "the endpoint has no capacity left")
+        if refusal := self._service.refusal():
+            await self._refuse(*refusal)
             return
         with self._service.hosting(self):
             try:

@@ -15,7 +15,7 @@ from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.scheduler import Scheduler
 from utterwire_server.settings import Settings
 
-__all__ = ["CLOSE_AFTER_S", "Guest", "Overloaded", "Service", "Unready"]
+__all__ = ["CLOSE_AFTER_S", "Guest", "Service"]
 
 #: How long after ``session_closed`` the endpoint leaves the closing to the client
 #: (`protocol.md#closing`: 2 to 5 seconds).
@@ -25,14 +25,6 @@ LEAVING_S = CLOSE_AFTER_S + 2.0
 DEFAULT_SAMPLE_RATE = 24_000
 DEFAULT_FORMAT = "pcm_s16le"
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
-
-
-class Unready(Exception):
-    """The server takes nobody: its engine is still loading, or it is shutting down."""
-
-
-class Overloaded(Exception):
-    """As many sessions and requests are open as the server may have."""
 
 
 class Guest(Protocol):
@@ -108,12 +100,15 @@ class Service:
             session_id=secrets.token_hex(8),
         )
 
-    def check(self) -> None:
-        """:raises Unready, Overloaded: if nobody else can be taken now."""
-        if not self.ready:
-            raise Unready
+    def refusal(self) -> tuple[str, str] | None:
+        """Why nobody else can be taken now: an error code and words for it; None if they can."""
+        if self._draining:
+            return "going_away", "the endpoint is shutting down"
+        if not self._loaded:
+            return "overloaded", "the endpoint is still loading"
         if len(self._guests) >= self.settings.max_sessions:
-            raise Overloaded
+            return "overloaded", "the endpoint has no capacity left"
+        return None
 
     @contextmanager
     def hosting(self, guest: Guest) -> Iterator[None]:

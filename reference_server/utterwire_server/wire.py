@@ -31,6 +31,7 @@ LINGER_S = 3.0
 OPENING_S = 30.0
 READ_SIZE = 4_096
 _EXTENSION = "utterwire.wire"
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 # What a peer does wrong is the peer's affair; and in debug mode every text would be logged.
 _SILENT = logging.getLogger("utterwire.silent")
 _SILENT.setLevel(logging.CRITICAL + 1)
@@ -166,7 +167,9 @@ class WebSocketWire(asyncio.Protocol):
                 self._take(event)
         if protocol.handshake_exc is not None and not self._answered:
             self._answered = True
-            self._flush()
+            # websockets before 16 has no words for a head that is too large.
+            refusal = b"".join(self._protocol.data_to_send()) or _BAD_REQUEST
+            self._transport.write(refusal)
             self.hang_up()
         elif protocol.parser_exc is not None and self._close_timer is None:
             self._fail()
