@@ -1,0 +1,269 @@
+"""The suite as people run it: as a process of its own, on peers good, plain, dead and stuck."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from utterwire_schemas import validator
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = Path(__file__).parent / "peers"
+CLI = (sys.executable, "-m", "utterwire_conformance")
+
+
+def run(*command: str, cwd: Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
+    environment.pop("PYTEST_ADDOPTS", None)
+    environment.pop("UTTERWIRE_ENDPOINTS", None)
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment
+    )
+
+
+def _paths() -> list[str]:
+    return [str(ROOT / name) for name in ("schemas", "protocol", "reference_server", "conformance")]
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    document = json.loads((folder / "utterwire-report" / "report.json").read_text("utf-8"))
+    assert list(validator("report").iter_errors(document)) == []
+    return {row["requirement"]: row["verdict"] for row in document["results"]}
+
+
+@pytest.fixture
+def plain_peer() -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "plain_peer:app", "--port", str(port)]
+    command += ["--ws", "websockets-sansio", "--ws-per-message-deflate", "false"]
+    command += ["--log-level", "error"]
+    process = subprocess.Popen(command, cwd=PEERS, start_new_session=True)
+    try:
+        _await_port(port, process)
+        yield f"ws://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+    raise RuntimeError("the peer ended before it listened")
+
+
+@pytest.mark.slow
+def test_the_reference_conforms(tmp_path: Path) -> None:
+    done = run(*CLI, "--endpoint", "reference", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = verdicts(tmp_path)
+    document = json.loads((tmp_path / "utterwire-report" / "report.json").read_text("utf-8"))
+    unseen = {
+        row["requirement"]
+        for row in document["results"]
+        if row["profile"] in ("core", "http") and row["checks"] and row["verdict"] != "pass"
+    }
+    # It claims every profile that has messages of its own.
+    assert unseen == {"reject.unclaimed-types"}
+    assert found["ws.path"] == "pass"
+    assert "reference CONFORMS (core, http)" in done.stdout
+
+
+def test_the_reference_with_nothing_more_conforms_too(tmp_path: Path) -> None:
+    options = ("--endpoint", "reference-core", "-k", "unclaimed", "-q")
+    done = run(*CLI, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert verdicts(tmp_path)["reject.unclaimed-types"] == "pass"
+
+
+@pytest.mark.slow
+def test_the_plain_peer_fails_on_what_it_does_wrong_and_on_nothing_else(
+    tmp_path: Path, plain_peer: str
+) -> None:
+    done = run(*CLI, "--endpoint-url", plain_peer, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = verdicts(tmp_path)
+    assert {name for name, verdict in found.items() if verdict == "fail"} == {
+        # It reads text frames only.
+        "message.frame-kinds-alike",
+        # It ends the session after one utterance.
+        "session.stays-open",
+        # It drops the connection on bad JSON.
+        "reject.session-survives",
+        "reject.invalid-json",
+        "reject.empty-frame",
+        "reject.odd-json-survives",
+    }
+    assert set(found.values()) <= {"pass", "fail", "not-exercised", "not-claimed"}
+    assert list(found.values()).count("pass") > 70
+    for words in (
+        "Read binary frames exactly as you read text frames.",
+        "After an utterance read the next message; leave the closing to the client.",
+        "Answer a bad message with an `error` and read the next; never close because of it.",
+        "spec/protocol.md#order",
+    ):
+        assert words in done.stdout
+
+
+def test_a_dead_port_cannot_be_judged(tmp_path: Path) -> None:
+    done = run(*CLI, "--endpoint-url", f"ws://127.0.0.1:{free_port()}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot connect: Connection refused" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert set(verdicts(tmp_path).values()) == {"harness-error", "not-exercised", "not-claimed"}
+
+
+ENDPOINTS = """
+[endpoint.broken]
+launch = ["{python}", "-c", "import sys; sys.exit('no {port} for me')"]
+ready_url = "http://127.0.0.1:{port}/ping"
+
+[endpoint.absent]
+launch = ["/nowhere/server", "{port}"]
+ready_url = "http://127.0.0.1:{port}/ping"
+
+[endpoint.silent]
+launch = ["{python}", "SILENT", "{port}"]
+ready_url = "http://127.0.0.1:{port}/ping"
+timeouts = { ready_s = 20, first_byte_s = 0.3, stall_s = 0.3 }
+
+[endpoint.never]
+launch = ["{python}", "-c", "import time; time.sleep(60) # {port}"]
+ready_url = "http://127.0.0.1:{port}/ping"
+timeouts = { ready_s = 0.5 }
+
+[endpoint.trust]
+url = "wss://127.0.0.1:1"
+ca_file = "none.pem"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("broken", 2, "for me"),
+        ("absent", 2, "cannot start /nowhere/server"),
+        ("never", 2, "did not answer /ping with 200"),
+        ("trust", 2, "ca_file"),
+        pytest.param("silent", 1, "A valid request never came to an end.", marks=pytest.mark.slow),
+    ],
+)
+def test_endpoints_that_do_not_work(tmp_path: Path, name: str, code: int, words: str) -> None:
+    text = ENDPOINTS.replace("SILENT", str(PEERS / "silent_peer.py"))
+    (tmp_path / "endpoints.toml").write_text(text)
+    done = run(*CLI, "--endpoint", name, cwd=tmp_path)
+    assert done.returncode == code, done.stdout
+    assert words in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "which endpoint?"),
+        (("--endpoint", "nobody"), "no endpoint is called 'nobody'"),
+        (("--endpoint", "a", "--endpoint-url", "ws://h"), "not both"),
+        (("--endpoint-url", "http://h"), "--endpoint-url http://h"),
+        (("--endpoint", "reference", "--profile", "cor"), "--profile cor"),
+        (("--endpoint", "reference", "--profile", "sse"), "does not claim it"),
+        (("--endpoint-url", "ws://h", "--header", "nonsense"), "--header"),
+        (("--endpoint", "reference", "--endpoints", "none.toml"), "cannot be read"),
+        (("--nonsense",), "unrecognized"),
+    ],
+)
+def test_wrong_usage_is_told_in_a_line(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    done = run(*CLI, *options, cwd=tmp_path)
+    assert done.returncode == 2
+    said = (done.stdout + done.stderr).strip()
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_help_is_short(tmp_path: Path) -> None:
+    done = run(*CLI, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "Exit status: 0 it conforms, 1 it does not, 2 it could not be judged." in " ".join(
+        done.stdout.split()
+    )
+
+
+def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(
+        *CLI, "--endpoint-url", f"ws://127.0.0.1:{free_port()}", "--report", "file", cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stdout
+
+
+def test_the_command_of_the_checkout(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    done = run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "conformance",
+        "--endpoint",
+        "reference",
+        f"--report={report}",
+        "-k",
+        "audio.speed or audio.chunk-size or http.ping-post",
+        "-v",
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "suite.py::core::audio.speed PASSED" in done.stdout
+    assert "suite.py::http::http.ping-post PASSED" in done.stdout
+    assert (report / "report.json").is_file()
+
+
+def test_the_checkout_without_an_endpoint_says_what_is_missing() -> None:
+    done = run(sys.executable, "-m", "pytest", "conformance", cwd=ROOT)
+    assert done.returncode == 4
+    assert done.stderr.strip().count("\n") == 0
+    assert "--endpoint NAME" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("conformance/tests/test_wire.py",), (".",)])
+def test_other_runs_of_pytest_are_left_alone(arguments: tuple[str, ...]) -> None:
+    done = run(
+        sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q", "-k", "test_wire",
+        cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "test_wire.py" in done.stdout
+    assert "suite.py" not in done.stdout
+
+
+def test_listing_plays_nothing(tmp_path: Path) -> None:
+    done = run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "conformance",
+        "--endpoint",
+        "reference",
+        "--collect-only",
+        "-q",
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "::core::order.fifo" in done.stdout
