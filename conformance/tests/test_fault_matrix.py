@@ -1,0 +1,96 @@
+"""No fault survives: each of them turns the checks red that it should, and every check finds one.
+
+The whole matrix takes a minute or two and is marked slow. With `UTTERWIRE_FAULT_MATRIX` in the
+environment it is written to that file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+from utterwire_conformance.check import CHECKS
+from utterwire_conformance.endpoints import find_endpoint
+from utterwire_conformance.faults import FAULTS, Fault
+from utterwire_conformance.faults.matrix import Matrix, run_behind, run_matrix
+from utterwire_conformance.runner import Results
+from utterwire_conformance.target import Target
+from utterwire_conformance.verdict import Verdict
+
+ENDPOINTS = [find_endpoint("reference"), find_endpoint("reference-core")]
+# One of each kind: a message refused, accepted, rewritten; chunks changed, moved, held; frames,
+# handshakes, closing, HTTP.
+SAMPLE = (
+    "null-fields-refused",
+    "blank-text-accepted",
+    "text-ignored",
+    "seq-from-zero",
+    "second-first",
+    "samples-split",
+    "compression-negotiated",
+    "pongs-empty",
+    "closes-after-utterance",
+    "http-errors-as-500",
+)
+
+
+def run(faults: list[Fault]) -> Matrix:
+    return asyncio.run(run_matrix(ENDPOINTS, faults, at_a_time=6))
+
+
+@pytest.fixture(scope="module")
+def sample() -> Matrix:
+    return run([FAULTS[name] for name in SAMPLE])
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_is_found(sample: Matrix, name: str) -> None:
+    assert sample.judgements[name]
+    assert name not in sample.survivors, sample.survivors[name]
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    found = run(list(FAULTS.values()))
+    path = os.environ.get("UTTERWIRE_FAULT_MATRIX")
+    if path:
+        text = json.dumps(found.to_json(), indent=1, sort_keys=True)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_found(matrix: Matrix, name: str) -> None:
+    assert matrix.judgements[name], "no check judges what this fault breaks"
+    assert name not in matrix.survivors, matrix.survivors[name]
+
+
+@pytest.mark.slow
+def test_every_check_finds_a_fault(matrix: Matrix) -> None:
+    judged = {
+        check.id
+        for check in CHECKS.values()
+        if any(check.requirement in fault.breaks for fault in FAULTS.values())
+    }
+    assert matrix.found == judged == set(CHECKS)
+
+
+@pytest.mark.slow
+def test_without_a_fault_everything_passes() -> None:
+    async def through_the_proxy() -> Results:
+        async with Target(ENDPOINTS[0]) as target:
+            assert target.main is not None
+            return await run_behind(ENDPOINTS[0], target.main, None, list(CHECKS))
+
+    results = asyncio.run(through_the_proxy())
+    odd = {
+        check: (judgement.verdict, judgement.reason)
+        for check, judgement in results.judgements.items()
+        if judgement.verdict is not Verdict.PASS
+    }
+    # The reference claims every profile with messages of its own.
+    assert odd.keys() == {"reject.unclaimed_types"}, odd

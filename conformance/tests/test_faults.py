@@ -1,0 +1,303 @@
+"""The catalogue of faults, and each fault by itself without a socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from utterwire_conformance.faults import FAULTS, Fault
+from utterwire_conformance.faults.catalogue import Catalogue
+from utterwire_conformance.proxy import (
+    Action,
+    CloseSession,
+    CutSession,
+    ExchangeTamper,
+    Head,
+    Pause,
+    Request,
+    SessionTamper,
+    Shared,
+    Tap,
+    ToClient,
+    ToEndpoint,
+)
+from utterwire_conformance.requirements import requirements
+from utterwire_conformance.wire import Frame, Opcode, close_payload
+from utterwire_schemas import octets, vectors
+
+ROWS = {row.id: row for row in requirements()}
+MASK = b"\1\2\3\4"
+
+
+def test_every_fault_breaks_known_requirements() -> None:
+    for fault in FAULTS.values():
+        for name in fault.breaks:
+            row = ROWS[name]
+            assert (row.role, row.excluded) == ("endpoint", None), fault.name
+
+
+def test_every_judged_requirement_of_core_and_http_has_a_fault() -> None:
+    broken = {name for fault in FAULTS.values() for name in fault.breaks}
+    judged = {
+        row.id
+        for row in ROWS.values()
+        if row.role == "endpoint" and row.profile in ("core", "http") and not row.excluded
+    }
+    assert judged <= broken
+
+
+def test_requirements_name_their_faults() -> None:
+    named = {row.id: set(row.faults) for row in ROWS.values() if row.faults}
+    breaking: dict[str, set[str]] = {}
+    for fault in FAULTS.values():
+        for name in fault.breaks:
+            breaking.setdefault(name, set()).add(fault.name)
+    assert named == breaking
+
+
+def test_explanations_are_sentences_of_their_own() -> None:
+    explanations = [fault.explanation for fault in FAULTS.values()]
+    assert len(set(explanations)) == len(explanations)
+    assert all(text[0].isupper() or text[0] == "`" for text in explanations)
+
+
+@pytest.mark.parametrize(
+    ("name", "explanation", "breaks", "words"),
+    [
+        ("Bad_Name", "It is bad.", ("x.y",), "kebab-case"),
+        ("bad", "no sentence", ("x.y",), "sentence"),
+        ("bad", "It is bad.", (), "breaks no requirement"),
+    ],
+)
+def test_a_fault_explains_itself(
+    name: str, explanation: str, breaks: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Fault(name, explanation, breaks)
+
+
+def test_names_are_given_once() -> None:
+    catalogue = Catalogue()
+    catalogue.add("a", "It is a.", "x.y")
+    with pytest.raises(ValueError, match="two faults a"):
+        catalogue.add("a", "It is another.", "x.y")
+    assert [fault.name for fault in catalogue] == ["a"]
+
+
+# --- Sessions ------------------------------------------------------------------------------------
+
+LONG_ID = "r" * 128
+EXTRA: list[bytes] = [
+    json.dumps(message).encode()
+    for message in (
+        {"type": None, "text": "Hello.", "voice": None, "language": "xx", "x": 1},
+        {"text": "Hello.", "request_timestamp": 5, "marks": ["word"], "sample_rate": 24000.0},
+        {"text": "Hello.", "speed": 2.0, "request_id": LONG_ID},
+        {"text": "Hello.", "speed": 0.5, "request_id": "é"},
+        {"text": "x" * 4096},
+        {"text": "x" * 70_000},
+        {"text": "\ud800"},
+        {"text": 5, "voice": 5, "speed": True, "sample_rate": 7, "format": "x"},
+        {"text": "Hello.", "sample_rate": True},
+        {"text": "Hello.", "speed": 9},
+        {"text": "Hello.", "format": "wav"},
+        {"text": "Hello.", "request_id": 7},
+        {"text": "..."},
+        {"voice": "v"},
+        {"type": "append"},
+        {"type": "other"},
+        {"type": 7},
+    )
+] + [b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
+
+
+def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], bool]:
+    """What a fault does to a session; whether that is anything but to pass things on."""
+    tap = Tap()
+    shared = Shared(shutting_down=True)
+    tamper = fault.session(shared, tap)
+    done: list[Action] = []
+    touched = tamper.upgrade("/x") != "/x" or tamper.handshake(Head(101)) != Head(101)
+
+    def take(actions: Iterable[Action], frames: Iterable[Frame]) -> None:
+        nonlocal touched
+        actions = list(actions)
+        passed = [a.frame for a in actions if isinstance(a, ToClient | ToEndpoint)]
+        touched = touched or passed != list(frames) or len(passed) != len(actions)
+        done.extend(actions)
+
+    def send(data: bytes, opcode: int) -> None:
+        parts = [Frame(opcode, data, mask=MASK)]
+        if len(data) > 2:
+            parts = [
+                Frame(opcode, data[:2], fin=False, mask=MASK),
+                Frame(Opcode.CONTINUATION, data[2:], mask=MASK),
+            ]
+        take(tamper.client_message(tap.client_message(data, tuple(parts))), parts)
+
+    def receive(data: bytes, opcode: int) -> None:
+        chunk = tap.chunk(Frame(opcode, data))
+        take(tamper.chunk(chunk), [chunk.frame])
+        tap.after(chunk)
+
+    for step in steps:
+        is_client = step["from"] == "client"
+        if "close" in step:
+            frame = Frame(Opcode.CLOSE, close_payload(step["close"]))
+            hook = tamper.client_frame if is_client else tamper.endpoint_frame
+            take(hook(frame), [frame])
+        elif "lost" in step:
+            gone = tamper.client_gone(clean=False) if is_client else tamper.endpoint_gone()
+            touched = touched or not gone
+        elif "signal" not in step:
+            data, opcode = _data(step)
+            (send if is_client else receive)(data, opcode)
+    for frame in (Frame(Opcode.PING, b"p", mask=MASK), Frame(0x3, b"x", rsv=1)):
+        hook = tamper.client_frame if frame.opcode == Opcode.PING else tamper.client_breach
+        take(hook(frame), [frame])
+    bad_text = (Frame(Opcode.TEXT, b"\xff", mask=MASK),)
+    take(tamper.client_bad_text(bad_text), bad_text)
+    pong = Frame(Opcode.PONG, b"p")
+    take(tamper.endpoint_frame(pong), [pong])
+    other = fault.session(shared, Tap())
+    touched = touched or other.upgrade("/x") != "/x"
+    return done, touched or not tamper.endpoint_gone() or bool(shared.notes)
+
+
+def _data(step: dict[str, Any]) -> tuple[bytes, int]:
+    if "json" in step:
+        return json.dumps(step["json"]).encode(), Opcode.TEXT
+    if "text" in step:
+        return step["text"].encode(), Opcode.TEXT
+    if "octets" in step:
+        return octets(step["octets"]), Opcode.BINARY
+    return bytes(step["audio_bytes"]), Opcode.BINARY
+
+
+CONVERSATIONS: list[list[dict[str, Any]]] = [
+    vector["steps"] for vector in vectors("conversations") if vector["verdict"] == "legal"
+]
+
+
+def _spoken(data: bytes, seq: int, **fields: Any) -> list[dict[str, Any]]:
+    """A request in a binary frame and its utterance, then its rejection."""
+    request = [{"from": "client", "octets": [{"hex": data.hex()}]}]
+    about = {"seq": seq, **fields}
+    start = {"sample_rate": 24000, "format": "pcm_s16le", "voice": "v", **about}
+    end = {"total_duration_s": 0.01, "elapsed_s": 0.1, "audio_bytes": 480, "characters": 6, **about}
+    error = {"code": "invalid_request", "message": "No.", "retryable": False, "rejected": True}
+    endpoint: list[dict[str, Any]] = [
+        {"json": {"type": "synthesis_start", **start}},
+        {"octets": [{"hex": "0102", "times": 240}]},
+        {"json": {"type": "synthesis_complete", **end}},
+        {"json": {"type": "error", **error, **about}},
+    ]
+    return request + [{"from": "endpoint", **step} for step in endpoint]
+
+
+CONVERSATIONS += [_spoken(data, 1) for data in EXTRA]
+CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(data) + 1)]]
+# More wait than a short queue holds.
+CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
+SESSION_FAULTS = [fault for fault in FAULTS.values() if fault.session is not SessionTamper]
+
+
+@pytest.mark.parametrize("fault", SESSION_FAULTS, ids=lambda fault: fault.name)
+def test_a_session_fault_shows(fault: Fault) -> None:
+    for steps in CONVERSATIONS:
+        done, touched = play(fault, steps)
+        for action in done:
+            assert isinstance(action, ToClient | ToEndpoint | Pause | CloseSession | CutSession)
+            if isinstance(action, ToClient):
+                assert action.frame.mask is None
+        if touched:
+            return
+    pytest.fail("in no conversation does it do anything")
+
+
+def test_without_a_fault_nothing_is_touched() -> None:
+    honest = Fault("honest", "Nothing is wrong.", ("x.y",))
+    assert not any(play(honest, steps)[1] for steps in CONVERSATIONS)
+
+
+# --- HTTP ----------------------------------------------------------------------------------------
+
+JSON = (("Content-Type", "application/json"),)
+AUDIO = Head(
+    200,
+    (
+        ("Content-Type", "audio/pcm;rate=24000;channels=1"),
+        ("Utterwire-Sample-Rate", "24000"),
+        ("Utterwire-Format", "pcm_s16le"),
+        ("Utterwire-Voice", "v"),
+        ("Utterwire-Request-Id", "a"),
+        ("Utterwire-Duration-S", "0.01"),
+        ("Utterwire-Audio-Bytes", "480"),
+        ("Utterwire-Characters", "6"),
+    ),
+)
+REFUSED = Head(400, (*JSON, ("Content-Length", "2")))
+BUSY = Head(503, (*JSON, ("Retry-After", "1")))
+EXCHANGES: list[tuple[Request, Head, bool]] = [
+    (Request("POST", "/invocations", headers, body), head, clean)
+    for body in [
+        *EXTRA,
+        b'{"text":"Hello."}',
+        b'{"text":"Hello.","stream":false}',
+        b'{"text":"Hello.","stream":7}',
+        b'{"type":"close"}',
+    ]
+    for headers, head, clean in (
+        (JSON, AUDIO, True),
+        ((), AUDIO, False),
+        (JSON, REFUSED, True),
+        (JSON, BUSY, True),
+    )
+] + [
+    (Request("GET", "/ping", ()), Head(200), True),
+    (Request("POST", "/ping", ()), Head(200), True),
+    (Request("GET", "/invocations", ()), Head(405, (("Allow", "POST"),)), True),
+]
+BODY = b'{"type":"error","code":"invalid_voice","message":"No.","rejected":true}'
+
+
+def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) -> bool:
+    """Whether a fault does anything but pass an exchange on."""
+    tamper.request_sent = request
+    passed = tamper.request(request)
+    if isinstance(passed, tuple):
+        return True
+    parts = [*tamper.body(BODY[:10]), *tamper.body(BODY[10:])]
+    changed = passed != request or tamper.head(passed, head) != head
+    again = [*tamper.body(BODY[:10]), *tamper.body(BODY[10:])]
+    rest, still_clean = tamper.end(clean=clean)
+    sent = b"".join(part for part in (*parts, *again) if isinstance(part, bytes)) + rest
+    return changed or sent != BODY * 2 or still_clean is not clean
+
+
+EXCHANGE_FAULTS = [fault for fault in FAULTS.values() if fault.exchange is not ExchangeTamper]
+
+
+@pytest.mark.parametrize("fault", EXCHANGE_FAULTS, ids=lambda fault: fault.name)
+def test_an_http_fault_shows(fault: Fault) -> None:
+    shared = Shared(shutting_down=True, notes={"speaking": 1, "broken": True})
+    assert any(
+        exchange(fault.exchange(shared), request, head, clean) for request, head, clean in EXCHANGES
+    )
+
+
+def test_without_a_fault_no_exchange_is_touched() -> None:
+    assert not any(
+        exchange(ExchangeTamper(Shared()), request, head, clean)
+        for request, head, clean in EXCHANGES
+    )
+
+
+def test_error_bodies_that_are_not_json_are_left_alone() -> None:
+    tamper = FAULTS["http-errors-without-code"].exchange(Shared())
+    request = Request("POST", "/invocations?x", JSON, b"{")
+    assert tamper.head(request, REFUSED).get("content-length") is None
+    assert list(tamper.body(b"<html>")) == []
+    assert tamper.end(clean=True) == (b"<html>", True)
