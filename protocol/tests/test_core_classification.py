@@ -35,6 +35,15 @@ def test_vector(vector: dict[str, Any]) -> None:
     assert is_sendable_audio(chunk) is vector["sendable_as_audio"]
 
 
+def test_odd_control_messages_that_parse_are_taken_for_control() -> None:
+    chunk = b'{"type":"x","a":1,"a":2,"b":"\\ud800","c":123456789012345678901}'
+    fields = {"type": "x", "a": 2, "b": "\ud800", "c": 123456789012345678901.0}
+    assert classify(chunk, FrameKind.BINARY) == Control(fields)
+    # More white space than a chunk may have is no reason to play it.
+    chunk = b'{"type":"x"}' + b" " * 65_536
+    assert classify(chunk, FrameKind.UNKNOWN) == Control({"type": "x"})
+
+
 BRACED = st.binary(max_size=40).map(lambda data: b"{" + data + b"}")
 NEAR_JSON = st.text(alphabet='{}[]":,type0 \n\\u\ud800', max_size=40).map(
     lambda text: b"{" + text.encode("utf-8", "surrogatepass") + b"}"

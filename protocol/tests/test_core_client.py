@@ -160,9 +160,8 @@ def test_what_is_sent(client: Any) -> None:
     ids=str,
 )
 def test_what_no_endpoint_takes_is_not_sent(client: Any, fields: dict[str, Any], told: str) -> None:
-    text = fields.pop("text", "Hello.")
     with pytest.raises(LocalProtocolError, match=told):
-        client.core.synthesize(text, 0.0, **fields)
+        client.core.synthesize(**{"text": "Hello.", "now": 0.0, **fields})
     assert client.sent() == []
     assert client.core.state is SessionState.FRESH
     assert client.core.synthesize("Hello.", 0.0, request_id="x" * 128) == 1

@@ -66,6 +66,7 @@ def test_encoded_audio_is_never_changed_and_never_ends_in_a_brace_it_began_with(
 
 def test_a_wav_header_is_never_split() -> None:
     header = b"RIFF" + b"\xff" * 40
+    assert Cutter("wav", 10).cut(header) == [header]
     cutter = Cutter("wav", 10)
     assert cutter.cut(header[:30]) == []
     assert cutter.rest == 30

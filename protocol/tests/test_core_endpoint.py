@@ -157,7 +157,7 @@ def test_failing(endpoint: Any) -> None:
     endpoint.read(ask(request_id="x"))
     endpoint.core.start(1, 0.0)
     endpoint.core.audio(1, b"ab", 0.0)
-    with pytest.raises(LocalProtocolError, match="does not go with no `rejected`"):
+    with pytest.raises(LocalProtocolError, match="is for rejections alone"):
         endpoint.core.fail(1, "queue_full", "m", 0.0)
     endpoint.core.fail(1, "synthesis_failed", "The engine failed.", 0.0)
     assert endpoint.core.utterance(1).state is UtteranceState.FINISHING

@@ -132,9 +132,8 @@ def encode_error(
     if row is None:
         raise LocalProtocolError(f"there is no error code {code!r}")
     if row.rejection == ("never" if rejected else "always"):
-        raise LocalProtocolError(
-            f"the error code {code!r} does not go with {'' if rejected else 'no '}`rejected`"
-        )
+        use = "never for rejections" if rejected else "for rejections alone"
+        raise LocalProtocolError(f"the error code {code!r} is {use}")
     words = message[:_MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
     members: JsonObject = {
         "code": code,

@@ -117,7 +117,7 @@ class EndpointOptions:
             if not names or len(set(names)) != len(names):
                 raise ValueError(f"{what} must name at least one, each once")
             for name in names:
-                _name(what, name)
+                _name(f"each of {what}", name)
         if not self.default_voice:
             object.__setattr__(self, "default_voice", self.voices[0])
         if self.default_voice not in self.voices:
