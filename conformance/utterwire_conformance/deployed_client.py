@@ -90,7 +90,7 @@ def _at_utterance(dialogue: Dialogue, utterance: Utterance) -> Iterator[tuple[st
         yield "Audio comes after `synthesis_complete`, where it no longer listens.", "lost-audio"
     if utterance.sent.meaning.verdict == "reject" or utterance.sent.meaning.type != "synthesize":
         return
-    if any(message.meaning.type == "cancel" for message in dialogue.sent):
+    if any(message.meaning.fields.get("type") == "cancel" for message in dialogue.sent):
         return
     last = utterance.terminal or utterance.rejection
     if last is None:
