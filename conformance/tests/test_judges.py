@@ -57,12 +57,13 @@ class Script:
             message = json.dumps(message).encode()
         return self.line("out", kind, data=message)
 
-    def hear(self, kind: str = "text", **fields: Any) -> Self:
-        return self.line("in", kind, data=json.dumps(fields).encode())
+    def hear(self, frame: str = "text", /, **fields: Any) -> Self:
+        return self.line("in", frame, data=json.dumps(fields).encode())
 
     def start(self, seq: int | None = 1, **fields: Any) -> Self:
         self.bytes = 0
-        body = {"sample_rate": 24000, "format": "pcm_s16le", "voice": "v"} | fields
+        body: dict[str, Any] = {"sample_rate": 24000, "format": "pcm_s16le", "voice": "v"}
+        body |= fields
         return self.hear(type="synthesis_start", **_seq(seq), **body)
 
     def pcm(self, data: bytes = TONE, kind: str = "binary", **fields: Any) -> Self:
@@ -82,7 +83,8 @@ class Script:
         return self.start(seq, **fields).pcm(data).complete(seq, **fields)
 
     def error(self, seq: int | None, code: str, **fields: Any) -> Self:
-        body = {"code": code, "message": "no", "retryable": False, "rejected": True} | fields
+        body: dict[str, Any] = {"code": code, "message": "no", "retryable": False}
+        body |= {"rejected": True} | fields
         body = {name: value for name, value in body.items() if value is not None}
         return self.hear(type="error", **_seq(seq), **body)
 
@@ -103,7 +105,7 @@ class Script:
         return row.judge(evidence)
 
 
-def _seq(seq: int | None) -> dict[str, int]:
+def _seq(seq: int | None) -> dict[str, Any]:
     return {} if seq is None else {"seq": seq}
 
 

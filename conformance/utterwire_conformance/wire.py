@@ -121,13 +121,19 @@ class FrameDecoder:
         """Take bytes, give back the frames that are whole now.
 
         Raises:
-            FrameTooLarge: a frame is announced that nobody should wait for.
+            FrameTooLarge: the next frame is one that nobody should wait for. Frames before it are
+                given back first; the call after that raises.
         """
         self._buffer += data
         frames: list[Frame] = []
         position = 0
         while True:
-            frame, end = self._frame(position)
+            try:
+                frame, end = self._frame(position)
+            except FrameTooLarge:
+                if not frames:
+                    raise
+                break
             if frame is None:
                 break
             frames.append(frame)

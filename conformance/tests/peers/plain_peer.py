@@ -2,6 +2,7 @@
 drops the connection on bad JSON. All else it does right, so that it may be blamed for nothing else.
 """
 
+# mypy: ignore-errors
 import asyncio
 import json
 import time

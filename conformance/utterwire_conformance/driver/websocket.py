@@ -79,6 +79,7 @@ class WebSocketSession:
         self._writer = writer
         self._recorder = recorder
         self._decoder = FrameDecoder()
+        self._early = b""
         self._changed: set[asyncio.Future[None]] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -176,7 +177,8 @@ class WebSocketSession:
             raise HandshakeRefused(event.status_code, f"HTTP {event.status_code}")
         if answer.get("sec-websocket-accept") != accept_key(key):
             raise HandshakeRefused(101, "`Sec-WebSocket-Accept` is wrong")
-        self._feed(http.trailing_data[0])
+        # Frames that came on the heels of the answer are read with all the others.
+        self._early = http.trailing_data[0]
 
     async def __aenter__(self) -> Self:
         return self
@@ -370,7 +372,8 @@ class WebSocketSession:
         try:
             while True:
                 await self._resumed.wait()
-                data = await self._reader.read(_READ)
+                data, self._early = self._early, b""
+                data = data or await self._reader.read(_READ)
                 if not self._resumed.is_set():
                     await self._resumed.wait()
                 if not data:
@@ -385,7 +388,13 @@ class WebSocketSession:
         self._notify()
 
     def _feed(self, data: bytes) -> None:
-        for frame in self._decoder.feed(data):
+        frames = self._decoder.feed(data)
+        while frames:
+            self._record_frames(frames)
+            frames = self._decoder.feed(b"")
+
+    def _record_frames(self, frames: list[Frame]) -> None:
+        for frame in frames:
             if frame.rsv or frame.opcode not in _KINDS or frame.mask is not None:
                 self._record("in", "raw", data=encode(frame), text="not a frame RFC 6455 allows")
             else:

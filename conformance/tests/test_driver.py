@@ -1,0 +1,391 @@
+"""The driver on sockets that misbehave: it sends anything and survives anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from utterwire_conformance.claims import EndpointClaims
+from utterwire_conformance.driver import (
+    Address,
+    ConnectFailed,
+    HandshakeRefused,
+    HttpConnection,
+    Recorder,
+    WebSocketSession,
+    fetch_status,
+    tls_context,
+)
+from utterwire_conformance.transcript import Case, Transcript
+from utterwire_conformance.wire import (
+    Frame,
+    FrameDecoder,
+    Opcode,
+    accept_key,
+    close_payload,
+    encode,
+    parse_close,
+)
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[int]:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(handle(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Answer a handshake; the request."""
+    request = await reader.readuntil(b"\r\n\r\n")
+    key = next(
+        line.partition(b": ")[2].decode()
+        for line in request.split(b"\r\n")
+        if line.lower().startswith(b"sec-websocket-key")
+    )
+    head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    writer.write(f"{head}Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n".encode())
+    return request
+
+
+async def frames_of(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
+    decoder = FrameDecoder()
+    while data := await reader.read(65_536):
+        for frame in decoder.feed(data):
+            yield frame
+
+
+def recorder() -> Recorder:
+    return Recorder(Transcript("test"))
+
+
+async def open_at(port: int, record: Recorder | None = None, **options: object) -> WebSocketSession:
+    return await WebSocketSession.open(
+        f"ws://127.0.0.1:{port}/p?key=1",
+        record or recorder(),
+        EndpointClaims(),
+        within=2.0,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Sends back every frame as it came, and answers closes and pings."""
+    await shake_hands(reader, writer)
+    async for frame in frames_of(reader):
+        opcode = {Opcode.PING: Opcode.PONG}.get(Opcode(frame.opcode), frame.opcode)
+        writer.write(encode(Frame(opcode, frame.payload, frame.fin)))
+        if frame.opcode == Opcode.CLOSE:
+            return
+
+
+async def test_frames_of_every_kind_are_sent_and_recorded() -> None:
+    record = recorder()
+    async with serving(echo) as port, await open_at(port, record) as session:
+        case = Case("a case", "x.y", "accept")
+        assert await session.send({"text": "é"}, case=case) == 1
+        between = Frame(Opcode.PING, b"p")
+        assert (
+            await session.send_fragments(
+                [b"a", b"", b"b"], kind="binary", between=lambda n: between if n else None
+            )
+            == 2
+        )
+        await session.send_frame(Frame(Opcode.TEXT, b"x", rsv=4))
+        assert await session.until(lambda: len(session.dialogue.chunks) >= 3, within=2.0)
+        assert await session.until_pongs(1, 2.0)
+        assert [s.data for s in session.dialogue.sent] == ['{"text": "é"}'.encode(), b"ab"]
+        assert session.dialogue.sent[0].case == case
+        assert session.dialogue.sent[1].frames == 3
+        # What was sent with a reserved bit is no message, and the echo took that bit away.
+        assert session.dialogue.chunks[2].data == b"x"
+    kinds = [(e.dir, e.kind) for e in record.transcript.entries]
+    assert kinds.index(("out", "close")) < kinds.index(("in", "close"))
+    assert ("out", "raw") in kinds
+    assert all("key=1" not in (e.target or "") for e in record.transcript.entries)
+
+
+async def test_headers_are_sent_and_hidden() -> None:
+    seen = bytearray()
+
+    async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.extend(await shake_hands(reader, writer))
+
+    record = recorder()
+    async with serving(look) as port:
+        session = await open_at(port, record, headers=[("X-Token", "abc")], extensions="foo")
+        await session.end()
+    assert b"X-Token: abc" in seen
+    assert b"Sec-WebSocket-Extensions: foo" in seen
+    assert b"GET /p?key=1 " in seen
+    assert "abc" not in "".join(record.transcript.to_lines())
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", HandshakeRefused, "404"),
+        (
+            b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n",
+            HandshakeRefused,
+            "Accept",
+        ),
+        (
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
+            HandshakeRefused,
+            "403",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ConnectFailed, "HTTP"),
+        (b"", ConnectFailed, "closed"),
+    ],
+)
+async def test_handshakes_that_fail(answer: bytes, error: type[Exception], words: str) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+
+    async with serving(refuse) as port:
+        with pytest.raises(error, match=words):
+            await open_at(port)
+
+
+async def test_a_handshake_that_is_never_answered() -> None:
+    async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serving(stay) as port:
+        with pytest.raises(ConnectFailed, match="not answered within"):
+            await WebSocketSession.open(
+                f"ws://127.0.0.1:{port}", recorder(), EndpointClaims(), within=0.05
+            )
+
+
+async def test_nobody_there() -> None:
+    async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
+
+    async with serving(nothing) as port:
+        pass
+    for receive_buffer in (None, 8192):
+        with pytest.raises(ConnectFailed, match="Connection refused"):
+            await open_at(port, receive_buffer=receive_buffer)
+    with pytest.raises(ConnectFailed, match="name is not known"):
+        await WebSocketSession.open(
+            "ws://no-such-host.invalid", recorder(), EndpointClaims(), within=5.0
+        )
+    assert await fetch_status(f"http://127.0.0.1:{port}/") is None
+
+
+async def test_pings_and_closes_of_the_peer_are_answered() -> None:
+    got: list[Frame] = []
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        writer.write(
+            encode(Frame(Opcode.PING, b"you?")) + encode(Frame(Opcode.CLOSE, close_payload(1001)))
+        )
+        async for frame in frames_of(reader):
+            got.append(frame)
+            if frame.opcode == Opcode.CLOSE:
+                return
+
+    async with serving(peer) as port, await open_at(port) as session:
+        await session.until_close(2.0)
+        await session.until(lambda: session.dialogue.ended, within=2.0)
+        assert session.dialogue.hung_up
+    assert [f.opcode for f in got] == [Opcode.PONG, Opcode.CLOSE]
+    assert got[0].payload == b"you?"
+    assert parse_close(got[1].payload).code == 1001
+
+
+async def test_a_close_that_is_not_answered_is_noted() -> None:
+    async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        await reader.read()
+
+    record = recorder()
+    async with serving(stay) as port:
+        session = await open_at(port, record)
+        await session.say_goodbye(0.05)
+        await session.end()
+    assert any(e.text == "the close frame was not answered" for e in record.transcript.entries)
+
+
+async def test_frames_that_cannot_be_are_recorded_raw() -> None:
+    async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        writer.write(encode(Frame(Opcode.TEXT, b"{}", rsv=4)))
+        writer.write(encode(Frame(Opcode.TEXT, b"{}", mask=b"abcd")))
+        writer.write(encode(Frame(0x5, b"?")))
+        writer.write(b"\x82\x7f" + b"\x7f" * 8)
+        await reader.read()
+
+    record = recorder()
+    async with serving(odd) as port, await open_at(port, record) as session:
+        await session.until(lambda: session.dialogue.ended, within=2.0)
+        assert len(session.dialogue.broken_frames) == 3
+        assert session.dialogue.eof is not None
+        assert "announced" in (session.dialogue.eof.reason or "")
+
+
+async def test_a_reset_is_an_end_like_any_other() -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        await reader.read(1)
+        writer.transport.abort()
+
+    async with serving(reset) as port, await open_at(port) as session:
+        await session.send(b"x" * 3_000_000)
+        assert not await session.until(lambda: False, within=5.0)
+        await session.send(b"into the void")
+        assert session.dialogue.ended
+
+
+async def test_a_paused_session_reads_nothing_until_it_is_resumed() -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        async for frame in frames_of(reader):
+            if frame.opcode == Opcode.CLOSE:
+                return
+            for _ in range(50):
+                writer.write(encode(Frame(Opcode.BINARY, bytes(10_000))))
+
+    async with serving(pour) as port, await open_at(port, receive_buffer=8192) as session:
+        session.pause()
+        await session.send(b"go")
+        assert not await session.until(lambda: bool(session.dialogue.chunks), within=0.2)
+        session.resume()
+        assert await session.until(
+            lambda: len(session.dialogue.chunks) == 50, within=0.5, stall=5.0
+        )
+
+
+async def test_breaking_off_leaves_nothing_behind() -> None:
+    async with serving(echo) as port:
+        session = await open_at(port)
+        await session.abort()
+        assert session.dialogue.aborted
+        cancelled = asyncio.create_task(_hang(port))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+    assert not [task for task in asyncio.all_tasks() if "WebSocketSession" in repr(task)]
+
+
+async def _hang(port: int) -> None:
+    async with await open_at(port) as session:
+        await session.until(lambda: False, within=60.0)
+
+
+def respond(*pieces: bytes, stay: bool = False) -> Handler:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        for line in head.split(b"\r\n"):
+            if line.lower().startswith(b"content-length"):
+                await reader.readexactly(int(line.partition(b":")[2]))
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if stay:
+            await reader.read()
+
+    return handler
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: 1\r\nA: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status", "body", "clean"),
+    [
+        ((CHUNKED, b"3\r\nabc\r\n", b"0\r\n\r\n"), 200, b"abc", True),
+        ((CHUNKED, b"3\r\nabc\r\n"), 200, b"abc", False),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",), 200, b"ab", False),
+        ((b"HTTP/1.1 204 No\r\n\r\n",), 204, b"", True),
+        ((b"nonsense\r\n\r\n",), None, b"", False),
+        ((), None, b"", False),
+    ],
+)
+async def test_how_a_body_ends(
+    pieces: tuple[bytes, ...], status: int | None, body: bytes, clean: bool
+) -> None:
+    record = recorder()
+    async with serving(respond(*pieces)) as port:
+        connection = await HttpConnection.open(
+            f"http://127.0.0.1:{port}/?k=1", record, headers=[("X-Token", "abc")]
+        )
+        async with connection:
+            await connection.send("POST", "/invocations", b"{}")
+            assert await connection.head(within=2.0) == status
+            await connection.read(within=2.0)
+            assert (bytes(connection.body), connection.clean) == (body, clean)
+    assert "abc" not in connection.headers.values()
+
+
+async def test_a_body_is_read_as_far_as_one_likes() -> None:
+    async with serving(respond(CHUNKED, b"3\r\nabc\r\n", stay=True)) as port:
+        connection = await HttpConnection.open(f"http://127.0.0.1:{port}", recorder())
+        async with connection:
+            await connection.send("GET", "/")
+            await connection.head(within=2.0)
+            assert connection.headers["a"] == "1, 2"
+            assert await connection.read(within=2.0, at_least=2) == b"abc"
+            assert await connection.read(within=0.05) == b"abc"
+            assert connection.clean is None
+
+
+async def test_a_connection_that_is_over_carries_no_request() -> None:
+    async with serving(respond(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nx")) as port:
+        connection = await HttpConnection.open(f"http://127.0.0.1:{port}", recorder())
+        async with connection:
+            await connection.send("GET", "/")
+            await connection.head(within=2.0)
+            await connection.read(within=2.0)
+            with pytest.raises(ConnectFailed, match="cannot carry"):
+                await connection.send("GET", "/")
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "authority"),
+    [
+        ("ws://h", Address("h", 80, False, "/"), "h"),
+        ("wss://h/x?y", Address("h", 443, True, "/x?y"), "h"),
+        ("http://[::1]:8080/", Address("::1", 8080, False, "/"), "[::1]:8080"),
+    ],
+)
+def test_addresses(url: str, address: Address, authority: str) -> None:
+    assert Address.of(url) == address
+    assert address.authority == authority
+
+
+def test_trust(tmp_path: Path) -> None:
+    assert tls_context() is not None
+    (tmp_path / "ca.pem").write_text("nothing")
+    with pytest.raises(ConnectFailed, match="ca_file"):
+        tls_context(tmp_path / "ca.pem")
+    with pytest.raises(ConnectFailed, match="ca_file"):
+        tls_context(tmp_path / "none.pem")

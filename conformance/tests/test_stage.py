@@ -1,0 +1,108 @@
+"""Texts, patience and budget of a run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from utterwire_conformance.driver import ConnectFailed, HandshakeRefused
+from utterwire_conformance.endpoints import Budget, Endpoint
+from utterwire_conformance.stage import Meter, Pace, Scenario, Stage, Texts, Unplayable, play
+from utterwire_conformance.target import Instance, Target
+
+SAMPLES = st.lists(
+    st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1).filter(str.strip),
+    min_size=3,
+    max_size=5,
+).map(tuple)
+
+
+@given(samples=SAMPLES, size=st.integers(1, 500))
+@settings(derandomize=True, max_examples=60, deadline=None)
+def test_texts_have_the_length_asked_for(samples: tuple[str, ...], size: int) -> None:
+    text = Texts(samples).of_length(size)
+    assert len(text) == size
+
+
+def test_samples() -> None:
+    texts = Texts(("one is long", "two", "three"))
+    assert texts.shortest == "two"
+    assert texts.sample(4) == "two"
+    assert texts.of_length(6).startswith("one is")
+
+
+@pytest.mark.parametrize(
+    ("rtt", "first_byte", "pace"),
+    [
+        (0.001, 0.01, Pace(10, 5.0, 5.0, 0.25, 0.001)),
+        (0.2, 0.3, Pace(10, 30.0, 30.0, 0.6, 0.2)),
+        (0.001, None, Pace(10, 2.0, 2.0, 0.25, 0.001)),
+    ],
+)
+def test_patience_follows_what_was_measured(
+    rtt: float, first_byte: float | None, pace: Pace
+) -> None:
+    found = Pace().measured(rtt, first_byte, players=6)
+    assert found.first == pytest.approx(pace.first)
+    assert found.stall == pytest.approx(pace.stall)
+    assert found.quiet == pytest.approx(pace.quiet)
+    assert found.rtt == pace.rtt
+
+
+async def test_a_budget_ends_a_run() -> None:
+    meter = Meter(Budget(characters=10, sessions=1))
+    await meter.spend(characters=10, sessions=1)
+    with pytest.raises(Unplayable, match="10 characters"):
+        await meter.spend(characters=1)
+    with pytest.raises(Unplayable, match="1 sessions"):
+        await meter.spend(sessions=1)
+
+
+async def test_requests_keep_to_their_rate() -> None:
+    loop = asyncio.get_running_loop()
+    meter = Meter(Budget(requests_per_second=50))
+    began = loop.time()
+    for _ in range(3):
+        await meter.spend(characters=1)
+    assert loop.time() - began >= 0.04
+
+
+async def _play(error: BaseException | None, limit_s: float = 1.0) -> tuple[str | None, str | None]:
+    async def scene(stage: Stage) -> None:
+        if error is None:
+            await asyncio.sleep(60)
+        else:
+            raise error
+
+    endpoint = Endpoint("x", url="ws://h")
+    scenario = Scenario("scene", "core", scene, limit_s=limit_s)
+    transcript = await play(
+        scenario, Target(endpoint), Instance("ws://h", "http://h"), Pace(), Meter(Budget())
+    )
+    return transcript.unfinished, transcript.broken
+
+
+@pytest.mark.parametrize(
+    ("error", "unfinished", "broken"),
+    [
+        (Unplayable("no limits"), "no limits", None),
+        (HandshakeRefused(404, "HTTP 404"), "no session could be opened: HTTP 404", None),
+        (HandshakeRefused(503, "HTTP 503"), None, "the session was refused with HTTP 503"),
+        (HandshakeRefused(401, "HTTP 401"), None, "the session was refused with HTTP 401"),
+        (ConnectFailed("nobody"), None, "nobody"),
+        (KeyError("x"), None, "the suite failed: KeyError: 'x'"),
+    ],
+)
+async def test_what_a_scenario_can_run_into(
+    error: Exception, unfinished: str | None, broken: str | None
+) -> None:
+    said, bad = await _play(error)
+    assert said == unfinished
+    assert (bad or "").startswith(broken or "")
+    assert (bad is None) == (broken is None)
+
+
+async def test_a_scenario_does_not_last_for_ever() -> None:
+    assert await _play(None, 0.01) == ("it was not over after 0.01 s", None)
