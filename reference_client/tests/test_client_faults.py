@@ -386,6 +386,20 @@ async def test_pcm_stays_aligned_over_odd_chunks(endpoint: Serve) -> None:
         assert await session.speak("z").read() == tone(2)
 
 
+async def test_marks_before_the_start(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.send("marks", seq=1, words=[])
+        await peer.speak(1, tone(2))
+        await peer.say_goodbye()
+
+    violations: list[PeerViolation] = []
+    async with connect(await endpoint(script), on_violation=violations.append) as session:
+        got = [type(event).__name__ async for event in session.speak("x")]
+    assert got == ["Start", "Audio", "Complete"]
+    assert [v.requirement for v in violations] == ["order.start-first"]
+
+
 async def test_audio_that_is_missing(endpoint: Serve) -> None:
     async def script(peer: Any) -> None:
         for seq, claimed in ((1, 10), (2, 10), (3, 2)):
@@ -485,12 +499,12 @@ async def test_audio_for_nobody(endpoint: Serve) -> None:
 async def test_violations_are_logged(endpoint: Serve, caplog: pytest.LogCaptureFixture) -> None:
     async def script(peer: Any) -> None:
         await peer.next()
-        await peer.speak(1, b"\x01")
+        await peer.speak(1, *[b"\x01\x02\x03"] * 9)
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
         await session.speak("x").read()
-    assert "audio.whole-samples" in caplog.text
+    assert caplog.text.count("audio.whole-samples") == 1
 
 
 async def test_a_listener_for_violations_that_fails(

@@ -328,8 +328,12 @@ def _failed(exc: UtterwireError, progress: Progress) -> ExitCode:
 
 
 async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThread) -> None:
+    broken: set[str] = set()
+
     def warn(violation: PeerViolation) -> None:
-        progress.note(f"utterwire: warning: {violation}")
+        if violation.requirement not in broken:
+            broken.add(violation.requirement)
+            progress.note(f"utterwire: warning: {violation} [{violation.requirement}]")
 
     async with connect(
         job.endpoint.url,

@@ -99,7 +99,8 @@ class Session:
     ``interrupt`` tells whether the endpoint understands ``cancel``. None finds out: by what
     ``session`` says, else by whether the endpoint speaks version 1 at all, which then at worst
     refuses it. ``on_violation`` is called for each rule that the endpoint breaks and the session
-    can live with; without it, they are logged as warnings of ``utterwire_client``.
+    can live with; without it, the first of each rule is logged as a warning of
+    ``utterwire_client``.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Session:
         self._answers: dict[int, asyncio.Future[int]] = {}
         self._hello_seq: int | None = None
         self._cancel_seqs: set[int] = set()
+        self._logged: set[str] = set()
         self._close_sent = False
         self._speaks_version_1: bool | None = None
         self._next_id = 1
@@ -418,7 +420,10 @@ class Session:
                     inbox.put(Audio(data))
             case MarksReceived():
                 inbox = self._hear(event.seq)
-                inbox.put(Marks(tuple(_word(word) for word in event.words)))
+                if inbox.start is None:
+                    self._report("order.start-first", "`marks` came before `synthesis_start`")
+                else:
+                    inbox.put(Marks(tuple(_word(word) for word in event.words)))
             case SynthesisComplete():
                 inbox = self._ended(event.seq)
                 inbox.put(_complete(inbox, event))
@@ -658,7 +663,9 @@ class Session:
     def _report(self, requirement: str, message: str) -> None:
         violation = PeerViolation(_printable(message), requirement=requirement)
         if self._on_violation is None:
-            _logger.warning("%s [%s]", violation, requirement)
+            if requirement not in self._logged:
+                self._logged.add(requirement)
+                _logger.warning("%s [%s]", violation, requirement)
             return
         try:
             self._on_violation(violation)
