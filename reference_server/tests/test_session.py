@@ -163,6 +163,17 @@ async def test_a_failing_engine_fails_its_utterance_only(
     assert "Hello" not in repr(log_lines)
 
 
+async def test_an_engine_that_runs_out_of_time_by_itself_fails(start: Any, connect: Any) -> None:
+    class Impatient(ToneEngine):
+        async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+            raise TimeoutError("its own")
+            yield Block(np.zeros(1, np.float32))
+
+    peer = await connect(await start(Impatient()))
+    peer.say(text="Hello.")
+    assert (await peer.until("error"))["code"] == "synthesis_failed"
+
+
 async def test_a_hanging_engine_fails_and_frees_the_others(start: Any, connect: Any) -> None:
     server = await start(FaultyEngine(1, hang=True), block_timeout_s=0.2)
     peers = [await connect(server) for _ in range(2)]

@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 import pytest
+import uvicorn
 from starlette.types import Scope
 from utterwire_server import wire
 from websockets.frames import Opcode
@@ -201,3 +202,71 @@ async def test_the_wire_of_another_server_is_taken_as_it_is() -> None:
     assert plain.is_writable
     await plain.drained()
     assert not plain.hang_up()
+
+
+async def _serve_app(app: Any) -> tuple[uvicorn.Server, asyncio.Task[None], int]:
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, ws=wire.WebSocketWire, http=wire.HttpWire, lifespan="off", log_config=None
+        )
+    )
+    return server, asyncio.create_task(server.serve([sock])), sock.getsockname()[1]
+
+
+async def _plain(scope: Any, receive: Any, send: Any) -> None:
+    """An application that does whatever its path says."""
+    await receive()
+    match scope["path"]:
+        case "/refuse":
+            await send({"type": "websocket.close"})
+        case "/nothing":
+            return
+        case "/raise":
+            raise RuntimeError("spoken words")
+        case "/early":
+            await send({"type": "websocket.send", "text": "too early"})
+        case "/twice":
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.accept"})
+        case "/late":
+            await send({"type": "websocket.accept", "headers": [(b"x-own", b"1")]})
+            await send({"type": "websocket.close", "code": 4000, "reason": "bye"})
+            await send({"type": "websocket.send", "text": "too late"})
+        case "/gone":
+            await send({"type": "websocket.accept"})
+            while (await receive())["type"] != "websocket.disconnect":
+                pass
+            await send({"type": "websocket.send", "text": "too late"})
+        case _:
+            await send({"type": "websocket.accept"})
+            await receive()
+
+
+async def test_other_applications(connect: Any, eventually: Any, log_lines: Any) -> None:
+    """The wire is an ASGI transport as any other, also for an application with faults."""
+    server, serving, port = await _serve_app(_plain)
+    target = type("Target", (), {"port": port})()
+    for path, status, code in (
+        ("/refuse", 403, None),
+        ("/nothing", 500, None),
+        ("/raise", 500, None),
+        ("/early", 500, None),
+        ("/twice", 101, None),
+        ("/late", 101, 4000),
+    ):
+        peer = await connect(target, path)
+        assert peer.status == status, path
+        if status == 101:
+            assert await peer.closed() == code, path
+        await peer.leave()
+    gone = await connect(target, "/gone")
+    gone.writer.transport.abort()
+    await eventually(lambda: not server.server_state.connections and not server.server_state.tasks)
+    assert [event for event, _ in log_lines] == ["application_failed"] * 3
+    assert "spoken" not in repr(log_lines)
+    stays = await connect(target, "/stays")
+    server.should_exit = True
+    assert await stays.closed() == 1012
+    await stays.leave()
+    await serving

@@ -107,7 +107,8 @@ class Invocation:
                 await self._refuse("going_away", "the endpoint is shutting down", rejected=False)
             elif self._interruption:
                 log_event("request_cut_off", reason=self._interruption)
-                await self._abort()
+                if self._interruption != "disconnected":
+                    await self._abort()
 
     def shut_down(self) -> None:
         """Let the request finish."""
@@ -224,13 +225,13 @@ class Invocation:
                     await self._put(audio)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "completed"
+        except _Stalled:
+            raise
         except Exception as error:
-            if isinstance(error, _Stalled):
-                raise
             outcome = "failed"
             log_event("synthesis_failed", **whereabouts(error))
             if self._started:
-                await self._abort()
+                self._interruption = "failed"
             else:
                 await self._refuse("synthesis_failed", "the engine failed", rejected=False)
         finally:

@@ -17,6 +17,6 @@ def encode_pcm_s16le(samples: Samples) -> bytes:
 
     Samples beyond full scale are clipped, never wrapped; a sample that is not a number is silence.
     """
-    level = np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0)
-    scaled = np.clip(level, np.float32(-1.0), np.float32(1.0)) * _FULL_SCALE
+    scaled = np.clip(samples, np.float32(-1.0), np.float32(1.0)) * _FULL_SCALE
+    scaled[np.isnan(scaled)] = 0.0
     return bytes(np.rint(scaled).astype("<i2"))

@@ -35,7 +35,7 @@ HARD_PENDING_BYTES: Final = 1_048_576
 FLOOD_S: Final = 10.0
 #: How long the last messages of a session may take to get out.
 LAST_WORDS_S: Final = 2.0
-#: How long the reader works before it lets others have the loop.
+#: How long a task works before it lets others have the loop.
 TURN_S: Final = 0.005
 
 
@@ -124,6 +124,13 @@ class Session:
     def _now(self) -> float:
         return self._loop.time()
 
+    async def _breathe(self, since: float) -> float:
+        """Let others have the loop after a long turn; when the present turn began."""
+        if self._now() - since <= TURN_S:
+            return since
+        await asyncio.sleep(0)
+        return self._now()
+
     # Reading
 
     async def _read(self) -> None:
@@ -138,9 +145,7 @@ class Session:
             if self._connection.state is not SessionState.CLOSED:
                 self._note(self._connection.receive(data, self._now(), kind=kind))
             await self._relief()
-            if self._now() - turn > TURN_S:
-                await asyncio.sleep(0)
-                turn = self._now()
+            turn = await self._breathe(turn)
 
     async def _relief(self) -> None:
         """Wait for the writer where answers pile up."""
@@ -196,10 +201,8 @@ class Session:
             if connection.utterance(seq) is not None:
                 outcome = "completed"
                 connection.complete(seq, self._now(), samples / request.sample_rate)
-        except TimeoutError as error:
-            if connection.utterance(seq) is not None:
-                outcome = self._fail(seq, error)
         except Exception as error:
+            # With the scope's own timeout the utterance has ended already.
             if connection.utterance(seq) is not None:
                 outcome = self._fail(seq, error)
         finally:
@@ -230,22 +233,23 @@ class Session:
 
     async def _write(self) -> None:
         connection, websocket = self._connection, self._websocket
+        turn = self._now()
         while await self._drained():
-            if not connection.pending():
+            chunk = connection.next_chunk(self._now())
+            if chunk is None:
                 if connection.state is SessionState.CLOSED:
                     break
                 self._to_write.clear()
                 await self._to_write.wait()
                 continue
-            chunk = connection.next_chunk(self._now())
-            if chunk is not None:
-                if chunk.kind is FrameKind.TEXT:
-                    await websocket.send_text(chunk.data.decode())
-                else:
-                    await websocket.send_bytes(chunk.data)
+            if chunk.kind is FrameKind.TEXT:
+                await websocket.send_text(chunk.data.decode())
+            else:
+                await websocket.send_bytes(chunk.data)
             self._written.set()
             # Handing over the last chunk of an utterance can end the session, or start its clock.
             self._note(connection.poll_events())
+            turn = await self._breathe(turn)
         else:
             return
         # The client closes; for one that does not, the reader never returns.
@@ -254,12 +258,11 @@ class Session:
 
     async def _drained(self) -> bool:
         """Wait until the peer has taken what was written; False if it never does."""
-        while True:
+        while not self._wire.is_writable:
             self._stall = asyncio.timeout(self._patience())
             try:
                 async with self._stall:
                     await self._wire.drained()
-                return True
             except TimeoutError:
                 if self._connection.state is SessionState.CLOSED:
                     self._wire.hang_up()
@@ -267,6 +270,7 @@ class Session:
                 self._end("slow_reader")
             finally:
                 self._stall = None
+        return True
 
     def _patience(self) -> float:
         if self._connection.state is SessionState.CLOSED:
