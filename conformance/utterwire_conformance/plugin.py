@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from .deployed_client import findings
 from .endpoints import (
     ENVIRONMENT_VARIABLE,
     FILE_NAME,
@@ -147,11 +148,6 @@ class Run(Judged):
 
 
 def _deployed(results: Results) -> list[dict[str, Any]]:
-    try:
-        from .deployed_client import findings
-    except ImportError:
-        return []
-
     return [finding for t in results.transcripts.values() for finding in findings(t)]
 
 
