@@ -3,6 +3,7 @@
 # ruff: noqa: PT012 - how a loop or a block is left is what is tested
 
 import asyncio
+import gc
 import math
 import struct
 from collections.abc import Awaitable, Callable
@@ -542,11 +543,43 @@ async def test_a_transport_that_breaks_when_something_is_sent() -> None:
 class Broken(Stuck):
     """A transport with a fault of its own."""
 
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self._where = where
+
+    async def send(self, message: str) -> None:
+        if self._where == "send":
+            raise ZeroDivisionError
+
     async def receive(self) -> str | bytes:
-        raise ZeroDivisionError
+        if self._where == "receive":
+            raise ZeroDivisionError
+        return await super().receive()
 
 
-async def test_a_fault_of_ours_is_not_hidden() -> None:
+@pytest.mark.parametrize("where", ["send", "receive"])
+async def test_a_fault_of_ours_is_not_hidden(where: str) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with Session(Broken(), deadlines=SHORT) as session:
+        async with Session(Broken(where), deadlines=SHORT) as session:
             await outcome(session.speak("x"))
+
+
+async def test_who_asked_may_be_gone_when_the_answer_comes(
+    endpoint: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = asyncio.Event()
+
+    async def script(peer: Any) -> None:
+        await peer.next("cancel")
+        asked.set()
+        await peer.gone()
+
+    async with connect(await endpoint(script), deadlines=SHORT) as session:
+        asking = asyncio.create_task(session.cancel())
+        await asked.wait()
+        session._answers[1].set_exception(SessionLost("over", retryable=True))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -302,7 +302,9 @@ class Session:
                 self._transport.abort()
             self._writer.cancel()
             await asyncio.wait({self._reader, self._writer})
-        self._reader.result()  # raises what was nobody's fault but this module's
+        for task in (self._reader, self._writer):
+            if not task.cancelled():
+                task.result()  # raises what was nobody's fault but this module's
 
     def _say_close(self) -> None:
         # Endpoints older than the protocol would take it for a request (protocol.md#deployed-
@@ -599,6 +601,8 @@ class Session:
             return answer.result()
         finally:
             del self._answers[seq]
+            if not answer.cancel():
+                answer.exception()  # whoever asked may be gone: nothing is said of it elsewhere
 
     def _answered(self, seq: int | None, count: int) -> None:
         answer = self._answers.get(seq) if seq is not None else None
