@@ -690,14 +690,26 @@ def test_ending_at_once(endpoint: Any, reason: str) -> None:
     assert endpoint.take() == []
 
 
-def test_ending_after_close_has_no_seq_but_its_last_seq(endpoint: Any) -> None:
+def test_the_first_cause_gives_the_reason(endpoint_with: Any) -> None:
+    endpoint = endpoint_with()
     endpoint.read(ask())
     endpoint.read({"type": "close"})
-    endpoint.core.end("slow_reader", 0.0)
+    endpoint.core.end("slow_reader", 0.0, 5.0)
     assert endpoint.take()[-1] == {
         "type": "session_closed",
-        "reason": "slow_reader",
+        "seq": 2,
+        "reason": "client_close",
+        "last_seq": 2,
+    }
+    endpoint = endpoint_with()
+    endpoint.read(ask())
+    endpoint.core.shutdown(0.0, retry_after_s=3.0)
+    endpoint.core.end("slow_reader", 0.0, 5.0)
+    assert endpoint.take()[-1] == {
+        "type": "session_closed",
+        "reason": "going_away",
         "last_seq": 1,
+        "retry_after_s": 3.0,
     }
 
 

@@ -262,6 +262,11 @@ def test_validation_of_members_alone(options: Options) -> None:
     found = validate_synthesize({"type": "ignored", "text": "a", "request_id": "x"}, options())
     assert isinstance(found, Synthesize)
     assert found.request_id == "x"
+    # Other parsers keep integers of any size.
+    for name in ("sample_rate", "speed"):
+        for value in (10**400, -(10**400), float("nan")):
+            refused = validate_synthesize({"text": "a", name: value}, options())
+            assert isinstance(refused, Rejection)
     refused = validate_synthesize({"request_id": "x"}, options())
     assert isinstance(refused, Rejection)
     assert (refused.code, refused.request_id, refused.at_once) == ("missing_text", "x", False)

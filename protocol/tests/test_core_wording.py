@@ -65,7 +65,7 @@ MESSAGES: list[tuple[Any, str, str]] = [
     (
         {"text": "a", "sample_rate": 8000},
         "unsupported_sample_rate",
-        "`sample_rate` 8000 is not offered for pcm_s16le.",
+        "`sample_rate` must be one that is offered for pcm_s16le.",
     ),
     ({"text": "a", "marks": 5}, "invalid_request", '`marks` must be an array of "word" alone.'),
     (

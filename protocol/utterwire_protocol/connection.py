@@ -178,7 +178,8 @@ class Connection:
     def end(self, reason: str, now: float, retry_after_s: float | None = None) -> tuple[Event, ...]:
         """End the session now: ``slow_reader``, ``policy`` or ``message_too_big``.
 
-        What is unended ends in ``error`` ``going_away``, and its queued audio is dropped.
+        What is unended ends in ``error`` ``going_away``, and its queued audio is dropped. A
+        ``close`` or shutdown that came before keeps giving the reason of ``session_closed``.
         """
         return self._endpoint().end(reason, now, retry_after_s)
 

@@ -439,8 +439,10 @@ class Endpoint:
         if reason not in SESSION_END_REASONS:
             raise LocalProtocolError(f"a session does not end with the reason {reason!r}")
         if _MOVES[self.state][SessionInput.ENDED].verdict is Verdict.ACT:
-            self._cause = reason
-            self._retry_after_s = retry_after_s
+            # What the endpoint met first gives the reason (protocol.md#session-closed).
+            if self._cause is None:
+                self._cause = reason
+                self._retry_after_s = retry_after_s
             self._end_rest()
             self._close(SessionInput.ENDED)
         return self.poll_events()

@@ -103,6 +103,8 @@ class Request:
     stream: bool
 
 
+_INFINITE = (math.inf, -math.inf)
+
 ClientMessage = Synthesize | Close | Keepalive | Cancel | Hello
 
 
@@ -136,10 +138,10 @@ def _valid_id(value: object, options: EndpointOptions) -> str | None:
 
 
 def _is_integral(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
+    if isinstance(value, int):
+        return not isinstance(value, bool)
     # A number too large for a double was read as infinity, and is integral.
-    return math.isinf(value) or value == int(value)
+    return isinstance(value, float) and (math.isinf(value) or value.is_integer())
 
 
 def _text(fields: JsonObject, options: EndpointOptions) -> str:
@@ -207,17 +209,16 @@ def _sample_rate(fields: JsonObject, format: str, options: EndpointOptions) -> i
     rate = fields.get("sample_rate")
     if rate is None:
         return options.default_rate_for(format)
-    if not isinstance(rate, (int, float)) or isinstance(rate, bool):
-        raise _wrong_type("sample_rate", "an integer")
     if not _is_integral(rate):
         raise _wrong_type("sample_rate", "an integer")
-    if rate not in options.rates_for(format):
+    offered = options.rates_for(format)
+    if rate not in offered:
         raise _refuse(
             "reject.unsupported-sample-rate",
             "unsupported_sample_rate",
-            f"`sample_rate` {rate:g} is not offered for {format}.",
+            f"`sample_rate` must be one that is offered for {format}.",
         )
-    return int(rate)
+    return next(each for each in offered if each == rate)
 
 
 def _marks(fields: JsonObject, options: EndpointOptions) -> tuple[str, ...]:
@@ -289,7 +290,7 @@ def _hello(fields: JsonObject) -> Hello:
             raise _refuse(
                 "hello.malformed", "invalid_request", "`protocol_versions` must hold integers."
             )
-    return Hello(tuple(int(version) for version in versions if math.isfinite(version)))
+    return Hello(tuple(int(version) for version in versions if version not in _INFINITE))
 
 
 def _read(fields: JsonObject, type: str, options: EndpointOptions) -> ClientMessage:
