@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -396,7 +397,10 @@ async def test_cancelled_while_it_connects() -> None:
 
 
 async def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "utterwire_client.websocket", None)
-    with pytest.raises(ExtraMissing, match=r"pip install 'utterwire\[client\]'"):
+    monkeypatch.delitem(sys.modules, "utterwire_client.websocket")
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
+    with pytest.raises(
+        ExtraMissing, match=r"package websockets: pip install 'utterwire\[client\]'"
+    ):
         async with connect("ws://127.0.0.1:1"):
             pass

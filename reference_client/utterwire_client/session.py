@@ -906,8 +906,9 @@ class connect:  # lower case: it is called like a function
         try:
             from utterwire_client.websocket import open_websocket
         except ModuleNotFoundError as exc:
+            missing = (exc.name or "websockets").partition(".")[0]
             raise ExtraMissing(
-                f"sessions need the package {exc.name}: pip install 'utterwire[client]'"
+                f"sessions need the package {missing}: pip install 'utterwire[client]'"
             ) from None
         if self._session is not None:
             raise RuntimeError("a connect() is entered once: make another")
