@@ -311,6 +311,8 @@ class Report:
                 "python": platform.python_version(),
                 "platform": platform.system(),
                 "rtt_s": round(self.run.pace.rtt, 6),
+                "characters": self.run.characters,
+                "sessions": self.run.sessions,
             },
             "summary": {name: counts.to_json() for name, counts in self.summaries().items()},
             "results": [_result_to_json(result, saved) for result in self.results],

@@ -38,11 +38,16 @@ class Options:
 
 @dataclass(slots=True)
 class Results:
-    """What came of a run: judgements by check, and every transcript by scenario."""
+    """What came of a run: judgements by check, and every transcript by scenario.
+
+    `characters` and `sessions` are what it cost; `unreachable` says why nothing could be judged.
+    """
 
     judgements: dict[str, Judgement] = field(default_factory=dict)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
+    characters: int = 0
+    sessions: int = 0
     unreachable: str | None = None
 
 
@@ -116,6 +121,7 @@ async def _play_all(
                 not scenario.launches or target.can_launch
             ):
                 group.create_task(one(scenario))
+    results.characters, results.sessions = meter.characters, meter.sessions
 
 
 def _judge(
