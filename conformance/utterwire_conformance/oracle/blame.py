@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
-from utterwire_conformance.client_message import Claims, Meaning
+from utterwire_conformance.client_message import Claims, Meaning, is_nothing_to_speak
 from utterwire_conformance.strict_json import has_lone_surrogate
 
 __all__ = ["of_acceptance", "of_rejection"]
 
+_LONG_TEXT: Final = 4096
 _KNOWN: Final = frozenset(
     {
         "type",
@@ -91,7 +93,8 @@ def _of_field(meaning: Meaning) -> str:
             ("sample_rate", (int, float)),
         )
     )
-    if wrong:
+    rate = fields.get("sample_rate")
+    if wrong or (isinstance(rate, float) and not rate.is_integer() and math.isfinite(rate)):
         return "reject.field-types"
     own = sorted(meaning.codes & _BY_CODE.keys())
     if own:
@@ -135,6 +138,12 @@ def of_rejection(meaning: Meaning, code: str | None, *, is_text: bool, frames: i
         return "message.integral-floats"
     if "request_timestamp" in fields:
         return "message.request-timestamp"
+    if "speed" in fields:
+        return "accept.speed-range"
+    if len(meaning.text) >= _LONG_TEXT:
+        return "accept.text-floor"
+    if is_nothing_to_speak(meaning.text):
+        return "audio.unspeakable"
     if meaning.request_id is not None and len(fields) == 2:
         return "accept.request-id-floor"
     return "accept.defaults"
