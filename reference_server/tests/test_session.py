@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from starlette.websockets import WebSocket, WebSocketDisconnect
 from utterwire_server import session as session_module
 from utterwire_server.engines import (
     Block,
@@ -361,6 +362,7 @@ async def test_a_flood_that_is_never_read_ends_the_session(
     start: Any, connect: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "FLOOD_S", 0.2)
+    monkeypatch.setattr(session_module, "HARD_PENDING_BYTES", 65_536)
     monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.2)
     monkeypatch.setattr("utterwire_server.wire.LINGER_S", 0.2)
     server = await start()
@@ -375,7 +377,7 @@ async def test_a_flood_that_is_never_read_ends_the_session(
     flood.cancel()
     await asyncio.wait({flood})
     assert [f["reason"] for e, f in log_lines if e == "session_closed"] == ["policy"]
-    assert most <= session_module.HARD_PENDING_BYTES + 65_536
+    assert 0 < most <= 65_536 + 8_192
 
 
 async def _flood(peer: Any) -> None:
@@ -390,7 +392,7 @@ async def _flood(peer: Any) -> None:
 
 async def test_a_flood_that_is_read_is_answered_in_full(start: Any, connect: Any) -> None:
     peer = await connect(await start())
-    count = 20_000
+    count = 8_000
     sending = asyncio.create_task(_send_many(peer, count))
     seen = [await peer.control() for _ in range(count)]
     await sending
@@ -453,3 +455,33 @@ async def test_unclaimed_profiles_are_unknown(start: Any, connect: Any) -> None:
     peer.say(type="hello", protocol_versions=[1])
     peer.say(type="cancel")
     assert [(await peer.control())["code"] for _ in range(2)] == ["unknown_type"] * 2
+
+
+async def test_a_client_that_is_gone_before_the_session_opens(
+    start: Any, connect: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(_: WebSocket) -> None:
+        raise WebSocketDisconnect(1006)
+
+    server = await start()
+    monkeypatch.setattr(WebSocket, "accept", gone)
+    assert (await connect(server)).status == 500
+    assert server.service.guests == 0
+    assert "session_opened" not in [event for event, _ in log_lines]
+
+
+async def test_a_client_that_takes_no_close_frame_is_dropped(
+    start: Any, connect: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stuck(*_: Any, **__: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(session_module, "CLOSE_AFTER_S", 0.01)
+    monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(WebSocket, "close", stuck)
+    server = await start()
+    peer = await connect(server)
+    peer.say(type="close")
+    assert (await peer.control())["type"] == "session_closed"
+    assert await peer.closed() is None
+    await eventually(lambda: not server.service.guests)

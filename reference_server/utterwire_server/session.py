@@ -264,6 +264,8 @@ class Session:
                 async with self._stall:
                     await self._wire.drained()
             except TimeoutError:
+                if self._wire.is_writable:
+                    break
                 if self._connection.state is SessionState.CLOSED:
                     self._wire.hang_up()
                     return False
