@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 from utterwire_protocol import (
     Chunk,
     Connection,
@@ -16,6 +18,11 @@ from utterwire_protocol import (
     Limits,
     Role,
 )
+
+# A mutation run wants to know whether a test fails, not the smallest example of it.
+if "MUTANT_UNDER_TEST" in os.environ:
+    settings.register_profile("mutants", phases=(Phase.generate,))
+    settings.load_profile("mutants")
 
 
 def make_options(**changes: Any) -> EndpointOptions:
