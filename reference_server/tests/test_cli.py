@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,8 @@ Served = list[tuple[Settings, Engine]]
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """What would have been served; nothing is."""
+    for variable in [name for name in os.environ if name.startswith("UTTERWIRE_")]:
+        monkeypatch.delenv(variable)
     calls: Served = []
 
     def serve(service: Service, sock: socket.socket) -> int:
