@@ -93,6 +93,28 @@ async def test_a_request_that_cannot_finish_is_cut_off(
     assert await server.running == 0
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_a_request_whose_body_comes_after_shutdown(
+    start: Any, eventually: Any, in_time: bool
+) -> None:
+    server = await start(shutdown_timeout_s=20.0 if in_time else 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    body = b'{"text": "Hi.", "request_id": "r"}'
+    writer.write(b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n" + body[:5])
+    await eventually(lambda: server.service.guests)
+    server.runner.stop()
+    await eventually(lambda: server.service.draining)
+    if in_time:
+        writer.write(body[5:])
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 503")
+    told = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert (told["code"], told["rejected"]) == ("going_away", True)
+    writer.close()
+    assert await server.running == 0
+
+
 async def test_a_client_that_never_leaves_holds_nobody_up(
     start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

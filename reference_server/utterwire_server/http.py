@@ -83,6 +83,7 @@ class Invocation:
         # A timeout without a time: rescheduling it to now stops the request at any await.
         self._guard = asyncio.timeout(None)
         self._interruption = ""
+        self._accepted = False
         self._started = False
         self._request_id: str | None = None
 
@@ -104,7 +105,9 @@ class Invocation:
             except _Stalled:
                 self._interruption = "stalled"
             if self._interruption == "going_away" and not self._started:
-                await self._refuse("going_away", "the endpoint is shutting down", rejected=False)
+                await self._refuse(
+                    "going_away", "the endpoint is shutting down", rejected=not self._accepted
+                )
             elif self._interruption:
                 log_event("request_cut_off", reason=self._interruption)
                 if self._interruption != "disconnected":
@@ -140,6 +143,10 @@ class Invocation:
             await self._refuse(request.code, request.message)
             return
         self._request_id = request.synthesize.request_id
+        if refusal := self._service.refusal(inside=True):
+            await self._refuse(*refusal)
+            return
+        self._accepted = True
         listener = asyncio.create_task(self._listen(), name="http-disconnect")
         try:
             await self._speak(request)

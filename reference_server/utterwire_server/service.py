@@ -100,13 +100,16 @@ class Service:
             session_id=secrets.token_hex(8),
         )
 
-    def refusal(self) -> tuple[str, str] | None:
-        """Why nobody else can be taken now: an error code and words for it; None if they can."""
+    def refusal(self, *, inside: bool = False) -> tuple[str, str] | None:
+        """Why a request cannot be taken now: an error code and words for it; None if it can.
+
+        ``inside``: it is one of the guests already, and needs no further place.
+        """
         if self._draining:
             return "going_away", "the endpoint is shutting down"
         if not self._loaded:
             return "overloaded", "the endpoint is still loading"
-        if len(self._guests) >= self.settings.max_sessions:
+        if not inside and len(self._guests) >= self.settings.max_sessions:
             return "overloaded", "the endpoint has no capacity left"
         return None
 
