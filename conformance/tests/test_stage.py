@@ -34,21 +34,22 @@ def test_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rtt", "first_byte", "pace"),
+    ("rtt", "first_byte", "character", "pace"),
     [
-        (0.001, 0.01, Pace(10, 5.0, 5.0, 0.25, 0.001)),
-        (0.2, 0.3, Pace(10, 30.0, 30.0, 0.6, 0.2)),
-        (0.001, None, Pace(10, 2.0, 2.0, 0.25, 0.001)),
+        (0.001, 0.01, 0.0001, Pace(10, 5.0, 5.0, 0.001, 0.0001)),
+        (0.2, 0.3, 0.0001, Pace(10, 30.0, 30.0, 0.2, 0.0001)),
+        (0.001, 0.01, 0.0005, Pace(10, 12.288, 12.288, 0.001, 0.0005)),
+        (0.001, None, 0.0, Pace(10, 2.0, 2.0, 0.001)),
     ],
 )
 def test_patience_follows_what_was_measured(
-    rtt: float, first_byte: float | None, pace: Pace
+    rtt: float, first_byte: float | None, character: float, pace: Pace
 ) -> None:
-    found = Pace().measured(rtt, first_byte, players=6)
+    found = Pace().measured(rtt, first_byte, character, players=6)
     assert found.first == pytest.approx(pace.first)
     assert found.stall == pytest.approx(pace.stall)
-    assert found.quiet == pytest.approx(pace.quiet)
-    assert found.rtt == pace.rtt
+    assert (found.rtt, found.character) == (pace.rtt, pace.character)
+    assert found.whole(100) == pytest.approx(found.first + 1200 * character)
 
 
 async def test_a_budget_ends_a_run() -> None:
@@ -79,7 +80,7 @@ async def _play(error: BaseException | None, limit_s: float = 1.0) -> tuple[str 
     endpoint = Endpoint("x", url="ws://h")
     scenario = Scenario("scene", "core", scene, limit_s=limit_s)
     transcript = await play(
-        scenario, Target(endpoint), Instance("ws://h", "http://h"), Pace(), Meter(Budget())
+        scenario, Target(endpoint), Instance("ws://h", "http://h"), Pace(first=1.0), Meter(Budget())
     )
     return transcript.unfinished, transcript.broken
 

@@ -42,7 +42,7 @@ ENVIRONMENT_VARIABLE: Final = "UTTERWIRE_ENDPOINTS"
 _SAMPLES: Final = (
     "The train to the coast leaves at noon.",
     "A small boat drifted past the old lighthouse.",
-    "Please bring two apples and a loaf of bread.",
+    "See you there.",
     "Nobody could say where the music came from.",
 )
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

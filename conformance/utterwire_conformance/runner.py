@@ -103,8 +103,7 @@ async def _play_all(
             if log:
                 results.unreachable += f"; the endpoint's last words: {log.splitlines()[-1]}"
             return
-        rtt, first_byte = scenarios.probed(probe)
-        pace = patience.measured(rtt, first_byte, players=options.players)
+        pace = patience.measured(*scenarios.probed(probe), players=options.players)
     results.pace = pace
     places = asyncio.Semaphore(options.players)
     waiting = asyncio.Semaphore(8)

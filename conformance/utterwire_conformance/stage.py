@@ -20,6 +20,7 @@ from .transcript import Transcript
 
 __all__ = [
     "HOLDING_CHARACTERS",
+    "LONGEST_TEXT",
     "SCENARIOS",
     "SMALL_BUFFER",
     "Meter",
@@ -39,6 +40,9 @@ SMALL_BUFFER: Final = 16_384
 HOLDING_CHARACTERS: Final = 600
 """Length of a text whose speech is far more than may wait unsent."""
 
+LONGEST_TEXT: Final = 4096
+"""Length of the longest text that scenarios have spoken, short of limits an endpoint claims."""
+
 _SCENARIO_LIMIT_S: Final = 60.0
 
 
@@ -51,31 +55,36 @@ class Pace:
     """How long to wait, in seconds.
 
     `connect` for a connection, `first` for the first chunk of an answer, `stall` between two
-    chunks, `quiet` where nothing should come. `rtt` is the measured round trip.
+    chunks. `rtt` is the measured round trip, `character` the measured time to speak one.
     """
 
     connect: float = 10.0
     first: float = 30.0
     stall: float = 30.0
-    quiet: float = 0.25
     rtt: float = 0.0
+    character: float = 0.0
 
-    def measured(self, rtt: float, first_byte: float | None, *, players: int) -> Pace:
-        """The pace for an endpoint that took so long for a ping and for its first chunk.
+    def measured(
+        self, rtt: float, first_byte: float | None, character: float, *, players: int
+    ) -> Pace:
+        """The pace for an endpoint that took so long for a ping, a first chunk, and a character.
 
-        `players` sessions run at a time and may have to share its engine. Without a first byte
-        the endpoint is taken to be stuck, and is not waited for again and again.
+        `players` sessions run at a time, and an endpoint may serve them one after the other, the
+        longest text first. Without a first byte the endpoint is taken to be stuck, and is not
+        waited for again and again. What this pace was before is the most that is waited.
         """
         if first_byte is None:
-            return Pace(self.connect, min(self.first, 2.0), min(self.stall, 2.0), 0.25, rtt)
-        wait = max(5.0, 10.0 * players * (first_byte + rtt))
-        return Pace(
-            self.connect,
-            min(self.first, wait),
-            min(self.stall, wait),
-            max(0.25, 3.0 * rtt),
-            rtt,
+            return Pace(self.connect, min(self.first, 2.0), min(self.stall, 2.0), rtt)
+        wait = max(
+            5.0,
+            10.0 * players * (first_byte + rtt),
+            players * character * LONGEST_TEXT,
         )
+        return Pace(self.connect, min(self.first, wait), min(self.stall, wait), rtt, character)
+
+    def whole(self, characters: int, *, players: int = 6) -> float:
+        """How long to wait for an answer that comes only when all of it is made."""
+        return self.first + 2.0 * players * self.character * characters
 
 
 class Meter:
@@ -359,7 +368,8 @@ class Stage:
                 headers=headers,
                 characters=len(text) if isinstance(text, str) else 0,
             )
-            if await connection.head(within=self.pace.first) is not None:
+            spoken = len(text) if isinstance(text, str) else 0
+            if await connection.head(within=self.pace.whole(spoken)) is not None:
                 await connection.read(within=self.pace.stall)
         return connection
 
@@ -407,13 +417,15 @@ async def play(
     )
     recorder = Recorder(transcript, endpoint.secrets)
     stage = Stage(target, transcript, recorder, pace, meter, Texts(endpoint.text_samples), instance)
+    # A slow endpoint gets more time for the whole, as it does for each part.
+    limit = scenario.limit_s + 10.0 * max(0.0, pace.first - 5.0)
     try:
-        async with asyncio.timeout(scenario.limit_s):
+        async with asyncio.timeout(limit):
             await scenario.play(stage)
     except Unplayable as error:
         transcript.unfinished = str(error)
     except TimeoutError:
-        transcript.unfinished = f"it was not over after {scenario.limit_s:g} s"
+        transcript.unfinished = f"it was not over after {limit:g} s"
     except HandshakeRefused as error:
         if error.status in (401, 403, 407, 429) or error.status >= 500:
             transcript.broken = f"the session was refused with HTTP {error.status}"

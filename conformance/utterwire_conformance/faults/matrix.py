@@ -21,7 +21,7 @@ __all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_behind", "run_matrix"]
 
 _RED: Final = frozenset({Verdict.FAIL, Verdict.WEAK})
 # The endpoint of a matrix is known to be quick: who is silent for so long stays silent.
-_PACE: Final = Pace(connect=10.0, first=5.0, stall=5.0, quiet=0.25)
+_PACE: Final = Pace(connect=10.0, first=5.0, stall=5.0)
 
 
 @dataclass(slots=True)

@@ -141,6 +141,8 @@ def _fault_of_rejection(
     bare = next((c for c in utterance.terminals if c.type == "error"), None)
     if bare is not None and not utterance.starts:
         yield "The `error` of a rejected message lacks `rejected` true.", bare
+    elif any(chunk.seq == utterance.seq for chunk in dialogue.controls):
+        return
     elif dialogue.passed_over(utterance):
         yield "A message that must be rejected got no `error`.", None
 

@@ -137,9 +137,7 @@ def streams(evidence: Sequence[Account]) -> Judgement:
             )
         if not exchange.body:
             yield _fail(exchange, "The body holds no audio.", _SUCCESS, advice)
-        elif len(exchange.body) % 2 or (
-            exchange.body[:1] in (b"{", b"R") and (exchange.body.startswith((b"RIFF", b'{"')))
-        ):
+        elif len(exchange.body) % 2 or exchange.body.startswith(b"RIFF") or exchange.json:
             yield _fail(
                 exchange, "The body is not whole samples of raw PCM.", "raw PCM alone", advice
             )

@@ -95,6 +95,8 @@ def _terminal_fault(dialogue: Dialogue, utterance: Utterance) -> str | None:
         return f"Message {utterance.seq} has {len(utterance.terminals)} terminal messages."
     if utterance.terminals or utterance.rejections:
         return None
+    if "shutdown" in dialogue.facts:
+        return None
     if utterance.starts and dialogue.hung_up:
         return "The endpoint ended the session in the middle of an utterance."
     if utterance.seq in dialogue.in_vain and utterance.sent.meaning.verdict == "accept":

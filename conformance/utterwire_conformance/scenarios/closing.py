@@ -27,6 +27,7 @@ __all__ = [
 
 _ENDPOINT_CLOSES_WITHIN_S = 7.0
 _LONGEST_IDLE_S = 15.0
+_LONGEST_DEADLINE_S = 20.0
 
 
 @scenario()
@@ -180,9 +181,10 @@ async def shutdown(stage: Stage) -> None:
     try:
         first = await stage.hold(draining, request_id="running")
         waiting = await draining.send(stage.request(stage.texts.shortest, request_id="waiting"))
-        await stage.hold(stuck, request_id="stuck")
+        if deadline is not None:
+            await stage.hold(stuck, request_id="stuck")
         await stage.speak(quiet, stage.texts.shortest, request_id="done")
-        if "http" in stage.claims.profiles:
+        if "http" in stage.claims.profiles and deadline is not None:
             http = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
             body = stage.request(stage.texts.of_length(4096))
             octets = _json(body)
@@ -204,10 +206,9 @@ async def shutdown(stage: Stage) -> None:
         await _ask_http_while_draining(stage, instance)
         draining.resume()
         await stage.ended(draining, first, waiting, late)
-        limit = deadline if deadline is not None else 20.0
         await asyncio.gather(*(stage.farewell(session) for session in (draining, quiet)))
-        if limit <= 20.0:
-            await _outlast(stage, stuck, http, limit)
+        if deadline is not None and deadline <= _LONGEST_DEADLINE_S:
+            await _outlast(stage, stuck, http, deadline)
         for session in sessions:
             await session.until_close(6.0)
         code = await instance.wait(10.0)

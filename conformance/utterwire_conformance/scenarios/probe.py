@@ -18,10 +18,13 @@ async def probe(stage: Stage) -> None:
         await stage.speak(session, stage.texts.shortest)
 
 
-def probed(transcript: Transcript) -> tuple[float, float | None]:
-    """Round trip and time to the first chunk, in seconds; None where no chunk came."""
+def probed(transcript: Transcript) -> tuple[float, float | None, float]:
+    """Round trip, time to the first chunk, and time to speak a character, in seconds.
+
+    The second is None where no chunk came.
+    """
     if not transcript.sessions():
-        return 0.0, None
+        return 0.0, None, 0.0
     dialogue = Dialogue.read(transcript, 1)
     asked, opened = dialogue.asked, dialogue.opened
     rtt = opened.t - asked.t if asked is not None and opened is not None else 0.0
@@ -29,6 +32,8 @@ def probed(transcript: Transcript) -> tuple[float, float | None]:
         rtt = min(rtt, dialogue.pongs[0][0] - dialogue.pings[0][0])
     utterance = dialogue.utterance(1)
     if utterance is None or not utterance.answered:
-        return rtt, None
+        return rtt, None, 0.0
     first = utterance.audio[0] if utterance.audio else utterance.chunks[0]
-    return rtt, first.t - utterance.sent.t
+    spent = utterance.chunks[-1].t - utterance.sent.t
+    characters = max(1, len(utterance.sent.meaning.text))
+    return rtt, first.t - utterance.sent.t, spent / characters
