@@ -70,8 +70,8 @@ A message is read, judged and acted on before the next. *An invalid message* is 
 `duplicate_request_id`, `queue_full` or `overloaded`; that makes no other move. The first of `close`
 and shutdown gives the reason of `session_closed`. The idle limit can pass only while nothing is
 unended. *The last unended utterance ends* at once where none is unended when `close` or the
-shutdown comes. *The endpoint ends the session* for a slow reader, a message that is too big, or
-policy.
+shutdown comes: a session that is fresh then is closed, and no `hello` that meets *going away* is
+message 1. *The endpoint ends the session* for a slow reader, a message that is too big, or policy.
 """,
         """\
 *Unended* are waiting, running and finishing. The first unended utterance counts as running for
