@@ -50,8 +50,8 @@ class Sent:
 class Chunk:
     """One message from the endpoint, whole. `frames` is the number of frames it came in.
 
-    `seq` is the client message it is about: as it says itself (`said_seq`), else by its id, else
-    by order. `index` is its place in the transcript of the session and
+    `seq` is the client message it is about: by its id if that is another's, else as it says itself
+    (`said_seq`), else by order. `index` is its place in the transcript of the session and
     `ended_at` that of its last frame, `number` its place among the chunks.
     """
 
@@ -410,14 +410,15 @@ class Dialogue:
 
     def _attribute(self, chunk: Chunk) -> Utterance | None:
         said = chunk.said_seq
-        if said is not None and said in self.utterances:
-            return self.utterances[said]
         named = chunk.fields.get("request_id")
         if isinstance(named, str):
             same = [u for u in self.utterances.values() if u.sent.meaning.request_id == named]
             unended = [u for u in same if not u.ended]
-            if same:
+            # An endpoint that counts wrongly still knows its ids; the wrong `seq` is judged apart.
+            if same and not any(u.seq == said for u in same):
                 return (unended or same)[0]
+        if said is not None and said in self.utterances:
+            return self.utterances[said]
         if chunk.type in ("synthesis_complete", "marks") or chunk.is_terminal:
             if self._running is not None:
                 return self._running

@@ -113,7 +113,8 @@ async def _one(stage: Stage, session: WebSocketSession, special: Special) -> boo
         await stage.ended(session, seq)
     elif not utterance.answered and not session.dialogue.ended:
         # Silence: a valid request tells whether the endpoint passed the message over.
-        fence = await session.send(stage.request(stage.texts.shortest))
+        request = stage.request(stage.texts.shortest, request_id=stage.new_id())
+        fence = await session.send(request)
         if not await stage.ended(session, fence) and not session.dialogue.ended:
             raise Unplayable(f"after one case ({special.case.name}) nothing was answered any more")
     return utterance.answered or not session.dialogue.ended

@@ -232,7 +232,7 @@ async def _outlast(
 
     async def read_http() -> None:
         if http is not None:
-            await http.read(within=stage.pace.stall)
+            await http.read(within=max(10.0, stage.pace.stall))
 
     await asyncio.gather(
         read_http(),
