@@ -93,6 +93,12 @@ def test_a_closed_pipe_ends_the_logs_quietly() -> None:
     os.close(writing)
 
 
+def test_without_stderr_there_are_no_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    with logging_to():
+        log_event("session_opened", session="abc")
+
+
 @pytest.fixture(autouse=True)
 def _levels() -> object:
     before = logging.getLogger("uvicorn").level

@@ -112,7 +112,7 @@ def logging_to(descriptor: int | None = None, level: int = logging.INFO) -> Iter
     uvicorn's own lines pass from warnings upward: the ones below repeat each request line, with
     whatever secrets its query string holds.
     """
-    handler = StreamWriter(sys.stderr.fileno() if descriptor is None else descriptor)
+    handler = StreamWriter(_stderr() if descriptor is None else descriptor)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
@@ -126,3 +126,10 @@ def logging_to(descriptor: int | None = None, level: int = logging.INFO) -> Iter
         root.setLevel(before[0])
         root.handlers[:] = before[1]
         handler.close()
+
+
+def _stderr() -> int:
+    # With stderr closed, its number may by now be that of a client's socket.
+    if sys.stderr is None:
+        return os.open(os.devnull, os.O_WRONLY)
+    return sys.stderr.fileno()
