@@ -322,7 +322,9 @@ def judge_message(
         result.acceptable |= not faults
         result.type = kind
         result.fields = given
-        if _is_id(given.get("request_id"), limits) and kind not in ("close", "keepalive", "hello"):
+        # Types without this field echo it only when they are rejected.
+        has_id = kind not in ("close", "keepalive", "hello")
+        if _is_id(given.get("request_id"), limits) and (has_id or faults):
             result.request_id = given["request_id"]
     return result
 
@@ -334,6 +336,7 @@ class Rules:
     classify = staticmethod(classify)
     unsendable = staticmethod(unsendable)
     judge_message = staticmethod(judge_message)
+    is_id = staticmethod(_is_id)
     floors = FLOORS
 
 

@@ -65,6 +65,7 @@ class Judge:
         self.client_closed = False
         self.endpoint_closed = False
         self.shutdown = False
+        self.too_big = False
         self.voice: str | None = None
         #: Cancelled utterances that no `cancel_done` has counted yet.
         self.loose: list[Asked] = []
@@ -120,9 +121,15 @@ class Judge:
             if "text" in step
             else octets(step["octets"])
         )
+        if len(raw) > self.limits.get("max_message_bytes", 65536):
+            # It ends the session, and is not counted.
+            self.too_big = True
+            return
         judged = self.rules.judge_message(raw, self.claims, self.limits, ["v", "w"])
         if judged.type == "hello" and self.asked:
             judged.acceptable, judged.codes = False, {"invalid_request"}
+            name = judged.fields.get("request_id")
+            judged.request_id = name if self.rules.is_id(name, self.limits) else None
         pending = {a.judged.request_id for a in self.asked if not a.settled}
         asked = Asked(
             seq=len(self.asked) + 1,
@@ -383,11 +390,12 @@ class Judge:
             self.check_place(asked)
 
     def cancelled(self, value: dict[str, Any]) -> None:
-        if "interrupt" not in self.claims:
-            self.breaks("validation")
-            return
         asked = self.utterance(value)
         if asked is None:
+            return
+        if "interrupt" not in self.claims:
+            self.breaks("order.one-terminal")
+            self.finish(asked)
             return
         self.breaks("cancel.audio-bytes", when=value.get("audio_bytes") != asked.bytes)
         cancels = [other for other in self.asked[asked.seq :] if other.judged.type == "cancel"]
@@ -401,11 +409,13 @@ class Judge:
             null = any("request_id" in other.judged.fields for other in cancels)
             named = any(other.judged.acceptable for other in cancels)
             self.breaks("cancel.only-named" if named else "cancel.null-id", when=null)
+            self.breaks("order.one-terminal", when=not cancels)
         elif self.now is not None and all(
             cause.sent is not None and self.now - cause.sent > 0.5 for cause in causes
         ):
             self.breaks("cancel.prompt")
-        self.loose.append(asked)
+        if cancels:
+            self.loose.append(asked)
         self.finish(asked)
 
     def cancel_done(self, value: dict[str, Any]) -> None:
@@ -503,6 +513,8 @@ class Judge:
             self.breaks("close.code", when=step.get("close") not in allowed)
             if self.closed_at is not None and self.now is not None:
                 self.breaks("close.endpoint-waits", when=self.now - self.closed_at < 2)
+            return
+        if self.too_big and step.get("close") == 1009:
             return
         unacceptable = bool(self.asked) and not self.asked[-1].judged.acceptable
         if unacceptable or self.last_rejected:

@@ -33,6 +33,7 @@ from .marks import Words
 __all__ = ["Oracle", "Outlook"]
 
 _FLOOR_WAITING: Final = 8
+_FLOOR_MESSAGE_BYTES: Final = 65_536
 _PENDING_REJECTIONS: Final = 256
 _CANCEL_S: Final = 0.5
 _CLOSE_S: Final = (2.0, 5.0)
@@ -287,7 +288,7 @@ class Oracle:
             accept = accept and not message.after_shutdown
         if meaning.type == "hello" and seq != 1:
             accept = False
-            codes.add("invalid_request")
+            codes = _codes_of_late_hello(meaning)
         silent = meaning.type in ("keepalive", "close") and meaning.verdict != "reject"
         return Outlook(accept and not silent, frozenset(codes), silent)
 
@@ -551,8 +552,12 @@ class Oracle:
             if message.rivals:
                 outlook_codes.add("duplicate_request_id")
         if meaning.type == "hello" and seq != 1:
-            outlook_codes.add("invalid_request")
+            outlook_codes = _codes_of_late_hello(meaning)
         if code in outlook_codes:
+            return
+        if meaning.type == "hello" and seq != 1:
+            reason = f"`hello` is message {seq} and was rejected with {code}"
+            self._found("hello.first-only", reason)
             return
         if meaning.verdict == "accept":
             requirement = blame.of_rejection(
@@ -667,7 +672,7 @@ class Oracle:
             requirement = blame.of_acceptance(refused[0].data, refused[0].meaning, self.claims)
             self._found(requirement, reason)
         else:
-            self._found("cancel.only-named", reason)
+            self._found("cancel.only-named" if cancels else "order.one-terminal", reason)
 
     def _check_uncancelled(self, message: _Message) -> None:
         """An utterance that a `cancel_done` was about may only end in `cancelled`."""
@@ -740,7 +745,7 @@ class Oracle:
     def _check_limits(self, limits: object) -> None:
         floors = {
             "max_text_chars": 4096,
-            "max_message_bytes": 65_536,
+            "max_message_bytes": _FLOOR_MESSAGE_BYTES,
             "max_request_id_chars": 128,
             "max_waiting": _FLOOR_WAITING,
             "max_speed": 2.0,
@@ -906,6 +911,9 @@ class Oracle:
             self._found("shutdown.drains", f"message {_numbers(left)} got no end")
 
     def _judge_close_without_word(self, code: int | None, t: float | None) -> None:
+        limit = self.claims.max_message_bytes or _FLOOR_MESSAGE_BYTES
+        if code == 1009 and any(len(m.data) > limit for m in self._messages.values()):
+            return
         if self._close is not None:
             self._found("close.session-closed", "the endpoint closed without `session_closed`")
         elif self._shutdown or code in _SHUTDOWN_CODES:
@@ -1012,6 +1020,12 @@ def _is_integer(value: Any) -> bool:
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _codes_of_late_hello(meaning: Meaning) -> set[str]:
+    """The codes for a `hello` that is not message 1: it has no other fault but odd JSON."""
+    odd = "invalid_json" in meaning.codes
+    return {"invalid_request"} | (set(meaning.codes) if odd else set())
 
 
 def _listed(codes: frozenset[str]) -> str:
