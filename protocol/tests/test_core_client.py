@@ -470,6 +470,35 @@ def test_cancelling(client: Any) -> None:
     assert kinds(client.read(b"cd")) == ["order.nothing-after-terminal"]
 
 
+@pytest.mark.parametrize(
+    ("cancels", "stopped", "told"),
+    [
+        ([], 1, True),
+        ([None], 1, False),
+        ([None], 2, False),
+        (["a"], 1, False),
+        (["a"], 2, True),
+        (["a", "b"], 2, False),
+        (["x"], 1, True),
+    ],
+    ids=str,
+)
+def test_who_was_cancelled_by_nobody_is_told(
+    client: Any, cancels: list[str | None], stopped: int, told: bool
+) -> None:
+    for name in ("a", "b"):
+        client.core.synthesize("Hello.", 0.0, request_id=name)
+    for asked in cancels:
+        client.core.cancel(0.0, asked)
+    client.core.synthesize("Later.", 0.0)
+    for seq, expected in ((stopped, told), (3 + len(cancels), True)):
+        events = client.read({"type": "cancelled", "seq": seq, "audio_bytes": 0})
+        message = f"Utterance {seq} was cancelled by nobody here."
+        violations = [ProtocolViolation("order.one-terminal", message)] if expected else []
+        assert events[:-1] == violations
+        assert isinstance(events[-1], Cancelled)
+
+
 def test_marks(speaking: Any) -> None:
     good = {"text": "a", "start_s": 0, "end_s": 0.5, "char_start": 0, "char_end": 1}
     bad = [
@@ -525,7 +554,7 @@ def test_unknown_control_is_told_and_skipped(speaking: Any) -> None:
         ),
         (
             [json_text(start()), json_text({"type": "cancelled", "seq": 1, "audio_bytes": 2})],
-            [SynthesisStart, "cancel.audio-bytes", Cancelled],
+            [SynthesisStart, "order.one-terminal", "cancel.audio-bytes", Cancelled],
         ),
         (
             [json_text(complete()), json_text(complete())],
@@ -711,6 +740,7 @@ def test_every_cell_of_an_utterance(
         UtteranceState.REJECTED: [error(1, rejected=True)],
         UtteranceState.LOST: [{"type": "session_closed"}],
     }
+    core.cancel(0.0)
     speaking.read(*map(json_text, reach[state]))
     chunk: dict[UtteranceInput, Any] = {
         UtteranceInput.START: start(),

@@ -60,7 +60,7 @@ def test_messages_about_an_utterance() -> None:
         "type": "synthesis_complete",
         **about,
         "total_duration_s": 0.333333,
-        "elapsed_s": 0.666667,
+        "elapsed_s": 0.666666,
         "audio_bytes": 16_000,
         "characters": 4,
     }

@@ -463,6 +463,8 @@ def test_hello(endpoint: Any) -> None:
         ([], [], "invalid_request"),
         (["[]"], [1], "invalid_request"),
         ([{"type": "keepalive"}], [1], "invalid_request"),
+        ([{"type": "keepalive"}], [2], "invalid_request"),
+        ([{"type": "keepalive"}], [], "invalid_request"),
         ([ask()], [1], "invalid_request"),
         ([{"type": "hello", "protocol_versions": [2]}], [1], "invalid_request"),
     ],
@@ -480,6 +482,7 @@ def test_hello_that_is_refused(
     # At once, also past a request that waits.
     (error,) = endpoint.take()
     assert (error["seq"], error["code"]) == (len(before) + 1, code)
+    assert error["request_id"] == event.request_id == "x"
     assert isinstance(endpoint.read(ask())[0], SynthesizeReceived)
 
 

@@ -431,6 +431,7 @@ def test_what_is_told_of_an_endpoint_with_faults(
     core = Connection(Role.CLIENT, now=0.0)
     core.synthesize("a", 0.0)
     core.synthesize("b", 0.0)
+    core.cancel(0.0)
     events: tuple[Any, ...] = ()
     for chunk in chunks:
         events = core.receive(chunk if isinstance(chunk, bytes) else json.dumps(chunk), 0.0)

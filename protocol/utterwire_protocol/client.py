@@ -95,6 +95,8 @@ class Client:
         # The utterance that audio belongs to.
         self._speaking: int | None = None
         self._cancels: dict[int, str | None] = {}
+        # Utterances that a cancel of ours can have stopped.
+        self._cancellable: set[int] = set()
         self._hello: int | None = None
         self._limits: dict[str, float] = {}
         self._queue: deque[Chunk] = deque()
@@ -217,6 +219,11 @@ class Client:
             self._check_id(request_id)
         seq = self._submit(SessionInput.CANCEL, {"request_id": request_id})
         self._cancels[seq] = request_id
+        self._cancellable.update(
+            utterance.seq
+            for utterance in self._unended.values()
+            if request_id is None or utterance.request_id == request_id
+        )
         return seq
 
     def keepalive(self) -> int:
@@ -292,6 +299,7 @@ class Client:
             self._unended[moved.seq] = moved
         else:
             del self._unended[moved.seq]
+            self._cancellable.discard(moved.seq)
             if self._speaking == moved.seq:
                 self._speaking = None
         return moved
@@ -459,6 +467,10 @@ class Client:
         if utterance is None:
             self._stray(fields)
             return
+        if utterance.seq not in self._cancellable:
+            self._violation(
+                "order.one-terminal", f"Utterance {utterance.seq} was cancelled by nobody here."
+            )
         claimed = _integer(fields.get("audio_bytes"), 0)
         self._compare("cancel.audio-bytes", utterance, claimed)
         self._move(utterance, UtteranceInput.CANCELLED)

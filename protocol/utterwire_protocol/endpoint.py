@@ -153,8 +153,8 @@ class Endpoint:
             self._events.append(MessageIgnored(self._seq))
         elif isinstance(message, Rejection):
             self._reject(message)
-        elif move.verdict is Verdict.REJECT:
-            self._refuse(message, move.code or "")
+        elif isinstance(message, (Synthesize, Hello)) and move.code is not None:
+            self._refuse(message, move.code)
         else:
             self._act(message)
         self._settle()
@@ -175,7 +175,7 @@ class Endpoint:
         else:
             self._events.append(KeepaliveReceived(self._seq))
 
-    def _refuse(self, message: ClientMessage, code: str) -> None:
+    def _refuse(self, message: Synthesize | Hello, code: str) -> None:
         """Reject a valid message that the state of the session does not allow."""
         if isinstance(message, Synthesize):
             self._reject(
@@ -191,7 +191,7 @@ class Endpoint:
                 Rejection(
                     code,
                     "`hello` must be the first message.",
-                    None,
+                    message.request_id,
                     "hello.first-only",
                     at_once=True,
                 )
@@ -242,7 +242,7 @@ class Endpoint:
                 Rejection(
                     "unsupported_version",
                     f"Only protocol version {PROTOCOL_VERSION} is spoken here.",
-                    None,
+                    hello.request_id,
                     "hello.unsupported-version",
                     at_once=True,
                 )

@@ -75,9 +75,10 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """``hello`` with the versions it names."""
+    """``hello`` with the versions it names; a ``request_id`` is only echoed by a rejection."""
 
     versions: tuple[int, ...]
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,7 @@ def _cancel(fields: JsonObject, options: EndpointOptions) -> Cancel:
         raise _refuse("cancel.invalid-id", error.code, error.message) from None
 
 
-def _hello(fields: JsonObject) -> Hello:
+def _hello(fields: JsonObject, options: EndpointOptions) -> Hello:
     versions = fields.get("protocol_versions")
     if not isinstance(versions, list) or not versions:
         raise _refuse(
@@ -290,7 +291,8 @@ def _hello(fields: JsonObject) -> Hello:
             raise _refuse(
                 "hello.malformed", "invalid_request", "`protocol_versions` must hold integers."
             )
-    return Hello(tuple(int(version) for version in versions if version not in _INFINITE))
+    finite = tuple(int(version) for version in versions if version not in _INFINITE)
+    return Hello(finite, _valid_id(fields.get("request_id"), options))
 
 
 def _read(fields: JsonObject, type: str, options: EndpointOptions) -> ClientMessage:
@@ -303,7 +305,7 @@ def _read(fields: JsonObject, type: str, options: EndpointOptions) -> ClientMess
     if type == "cancel" and "interrupt" in options.profiles:
         return _cancel(fields, options)
     if type == "hello" and "negotiate" in options.profiles:
-        return _hello(fields)
+        return _hello(fields, options)
     raise _refuse(
         "reject.unknown-type",
         "unknown_type",
