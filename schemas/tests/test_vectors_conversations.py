@@ -157,6 +157,7 @@ class Judge:
         return asked.judged.type not in ("cancel", "hello")
 
     def check_place(self, asked: Asked) -> None:
+        self.breaks("cancel.overtakes", when=bool(self.loose))
         for earlier in self.asked[: asked.seq - 1]:
             if not self.has_place(earlier) or earlier.settled:
                 continue

@@ -130,6 +130,7 @@ class Oracle:
         self._blind = False
         self._queue_full_seen = False
         self._cancelled = 0
+        self._stopped: list[_Message] = []
         self._counted = 0
         self._last_activity: float | None = 0.0
         self._active_before_close: float | None = None
@@ -382,6 +383,9 @@ class Oracle:
 
     def _check_place(self, message: _Message, requirement: str) -> None:
         """What comes in message order may not come before what is due to earlier messages."""
+        if any(self._is_uncounted(stopped) for stopped in self._stopped):
+            reason = f"an answer to message {message.seq} came between `cancelled` and `cancel_done`"
+            self._found("cancel.overtakes", reason)
         for earlier in self._messages.values():
             if earlier.seq >= message.seq:
                 return
@@ -651,6 +655,7 @@ class Oracle:
         if self._already_ended(message):
             return
         self._cancelled += 1
+        self._stopped.append(message)
         cancels = self._cancels(message)
         naming = [cancel for cancel in cancels if self._names(cancel, message) and not cancel.done]
         if message.unstopped is not None:
@@ -664,6 +669,12 @@ class Oracle:
         if fields.get("audio_bytes") != message.audio:
             reason = f"`audio_bytes` is {fields.get('audio_bytes')}; {message.audio} bytes came"
             self._found("cancel.audio-bytes", reason)
+
+    def _is_uncounted(self, stopped: _Message) -> bool:
+        """Whether a `cancel` that names a cancelled utterance still owes its `cancel_done`."""
+        return any(
+            self._names(cancel, stopped) and not cancel.done for cancel in self._cancels(stopped)
+        )
 
     def _blame_cancelled(self, message: _Message, cancels: list[_Message]) -> None:
         reason = f"utterance {message.seq} was cancelled, which no `cancel` names"
@@ -691,6 +702,7 @@ class Oracle:
             cancel.done = True
             return
         cancel.done = True
+        self._stopped = [stopped for stopped in self._stopped if not self._names(cancel, stopped)]
         self._activity(t)
         left = 0
         for message in self._before(cancel):
