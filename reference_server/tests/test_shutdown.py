@@ -15,7 +15,8 @@ import httpx
 import pytest
 from utterwire_server import service as service_module
 from utterwire_server import session as session_module
-from utterwire_server.engines import FaultyEngine, ToneEngine
+from utterwire_server.engines import FaultyEngine, SpeechRequest, ToneEngine
+from utterwire_server.pcm import encode_pcm_s16le
 from websockets.frames import Opcode
 
 LONG = "A long story about nothing at all. " * 40
@@ -91,6 +92,21 @@ async def test_a_request_that_cannot_finish_is_cut_off(
         assert "rejected" not in told
     writer.close()
     assert await server.running == 0
+
+
+async def test_a_request_in_the_making_is_finished(launch: Any) -> None:
+    server = await launch("--rtf", "0.2")
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        asked = {"text": "A sentence that takes a while."}
+        url = f"http://127.0.0.1:{server.port}"
+        async with client.stream("POST", f"{url}/invocations", json=asked) as answer:
+            assert answer.status_code == 200
+            server.process.send_signal(signal.SIGTERM)
+            audio = b"".join([part async for part in answer.aiter_bytes()])
+    request = SpeechRequest(asked["text"], "alto", 1.0, 24_000)
+    made = [encode_pcm_s16le(b.samples) async for b in ToneEngine().synthesize(request)]
+    assert audio == b"".join(made)
+    assert await server.ended() == 0
 
 
 @pytest.mark.parametrize("in_time", [True, False])
