@@ -1,5 +1,6 @@
 """The client message vectors against a second reading of the validation rules."""
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -41,6 +42,39 @@ def test_verdict(vector: dict[str, Any], rules: Any) -> None:
             assert vector.get("request_id") == judged.request_id
         if "characters" in vector:
             assert vector["characters"] == len(judged.fields["text"])
+
+
+def for_other_limits(vector: dict[str, Any], own: Mapping[str, Any]) -> bytes:
+    """The vector made anew for other limits, as the README tells a runner to."""
+    parts = list(vector["message"])
+    for key, limit in vector["needs"]["limits"].items():
+        if key.endswith("_speed"):
+            (part,) = parts
+            number = re.search(r"(?<=:)[0-9.]+", part["utf8"])
+            assert number is not None
+            moved = repr(round(float(number[0]) + own[key] - limit, 6))
+            parts = [{"utf8": part["utf8"].replace(number[0], moved)}]
+        else:
+            parts.insert(-1, {"utf8": "a", "times": own[key] - limit})
+    return octets(parts)
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [vector for vector in VECTORS if "limits" in vector.get("needs", {})],
+    ids=lambda vector: vector["id"],
+)
+@pytest.mark.parametrize(
+    "own", [WIDE, {**WIDE, "max_text_chars": 4097, "max_request_id_chars": 129}]
+)
+def test_vectors_of_a_limit_serve_for_others(
+    vector: dict[str, Any], own: Mapping[str, Any], rules: Any
+) -> None:
+    claims = set(vector["needs"].get("claims", []))
+    judged = rules.judge_message(for_other_limits(vector, own), claims, own)
+    assert not judged.acceptable
+    assert judged.codes == set(vector["codes"])
+    assert judged.request_id == vector.get("request_id")
 
 
 def test_utf8_flag() -> None:

@@ -384,7 +384,9 @@ class Oracle:
     def _check_place(self, message: _Message, requirement: str) -> None:
         """What comes in message order may not come before what is due to earlier messages."""
         if any(self._is_uncounted(stopped) for stopped in self._stopped):
-            reason = f"an answer to message {message.seq} came between `cancelled` and `cancel_done`"
+            reason = (
+                f"an answer to message {message.seq} came between `cancelled` and `cancel_done`"
+            )
             self._found("cancel.overtakes", reason)
         for earlier in self._messages.values():
             if earlier.seq >= message.seq:
