@@ -510,7 +510,8 @@ class Judge:
             return
         if self.closed is not None:
             allowed = {1000} | ({1001} if self.shutdown else set())
-            allowed |= {1009} if self.closed["reason"] == "message_too_big" else set()
+            big = self.too_big or self.closed["reason"] == "message_too_big"
+            allowed |= {1009} if big else set()
             self.breaks("close.code", when=step.get("close") not in allowed)
             if self.closed_at is not None and self.now is not None:
                 self.breaks("close.endpoint-waits", when=self.now - self.closed_at < 2)

@@ -925,8 +925,7 @@ class Oracle:
             self._found("shutdown.drains", f"message {_numbers(left)} got no end")
 
     def _judge_close_without_word(self, code: int | None, t: float | None) -> None:
-        limit = self.claims.max_message_bytes or _FLOOR_MESSAGE_BYTES
-        if code == 1009 and any(len(m.data) > limit for m in self._messages.values()):
+        if code == 1009 and self._is_too_big_sent():
             return
         if self._close is not None:
             self._found("close.session-closed", "the endpoint closed without `session_closed`")
@@ -945,12 +944,16 @@ class Oracle:
         else:
             self._found("session.stays-open", f"the endpoint closed with the code {code}")
 
+    def _is_too_big_sent(self) -> bool:
+        limit = self.claims.max_message_bytes or _FLOOR_MESSAGE_BYTES
+        return any(len(message.data) > limit for message in self._messages.values())
+
     def _judge_own_close(self, code: int | None, t: float | None) -> None:
         reason = (self._session_closed or {}).get("reason")
         legal = {1000}
         if reason == "going_away" or self._shutdown:
             legal.add(1001)
-        if reason == "message_too_big":
+        if reason == "message_too_big" or self._is_too_big_sent():
             legal.add(1009)
         if code not in legal:
             self._found("close.code", f"the endpoint's own close has the code {code}")
