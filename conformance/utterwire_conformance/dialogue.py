@@ -110,12 +110,17 @@ class Chunk:
 
 @dataclass(slots=True)
 class Utterance:
-    """What came back about one client message."""
+    """What came back about one client message.
+
+    `audio` came between its start and its end, `late_audio` after the end, and `unstarted_audio`
+    while it was its turn and nothing had started.
+    """
 
     sent: Sent
     starts: list[Chunk] = field(default_factory=list)
     audio: list[Chunk] = field(default_factory=list)
     late_audio: list[Chunk] = field(default_factory=list)
+    unstarted_audio: list[Chunk] = field(default_factory=list)
     terminals: list[Chunk] = field(default_factory=list)
     rejections: list[Chunk] = field(default_factory=list)
     others: list[Chunk] = field(default_factory=list)
@@ -148,7 +153,8 @@ class Utterance:
     @property
     def answered(self) -> bool:
         """Whether anything at all came back about it."""
-        return bool(self.starts or self.terminals or self.rejections or self.audio)
+        every = (self.starts, self.terminals, self.rejections, self.audio, self.unstarted_audio)
+        return any(every)
 
     @property
     def ended(self) -> bool:
@@ -164,13 +170,14 @@ class Utterance:
 
     @property
     def pcm(self) -> bytes:
-        """Its audio, joined."""
-        return b"".join(chunk.data for chunk in self.audio)
+        """Its audio, joined; also what came without a start."""
+        return b"".join(chunk.data for chunk in (*self.unstarted_audio, *self.audio))
 
     @property
     def chunks(self) -> list[Chunk]:
         """All that came back about it, in order."""
-        every = [*self.starts, *self.audio, *self.late_audio, *self.terminals]
+        every = [*self.starts, *self.audio, *self.late_audio, *self.unstarted_audio]
+        every += self.terminals
         return sorted([*every, *self.rejections, *self.others], key=lambda chunk: chunk.number)
 
 
@@ -399,10 +406,20 @@ class Dialogue:
         if self._last is not None and (not self._waits() or self._last.is_short):
             chunk.seq = self._last.seq
             self._last.late_audio.append(chunk)
+            return
+        due = self._due()
+        if due is not None:
+            due.unstarted_audio.append(chunk)
+
+    def _due(self) -> Utterance | None:
+        """Whose turn it is, where nothing is running: the first that has not ended."""
+        return next(
+            (u for u in self.utterances.values() if u.sent.awaits_answer and not u.ended), None
+        )
 
     def _waits(self) -> bool:
         """Whether a message still has to be answered, so that stray audio may be its own."""
-        return any(self._owed(utterance) for utterance in self.utterances.values())
+        return self._due() is not None
 
     @staticmethod
     def _owed(utterance: Utterance) -> bool:
@@ -419,12 +436,10 @@ class Dialogue:
                 return (unended or same)[0]
         if said is not None and said in self.utterances:
             return self.utterances[said]
-        if chunk.type in ("synthesis_complete", "marks") or chunk.is_terminal:
-            if self._running is not None:
-                return self._running
-            if chunk.type != "error":
-                return self._last
-        return next((u for u in self.utterances.values() if self._owed(u)), self._last)
+        about_running = chunk.type in ("synthesis_complete", "marks") or chunk.is_terminal
+        if about_running and self._running is not None:
+            return self._running
+        return self._due() or self._last
 
     def _about(self, chunk: Chunk, utterance: Utterance) -> None:
         if chunk.type == "synthesis_start":

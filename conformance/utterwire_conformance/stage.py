@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +21,7 @@ from .transcript import Transcript
 __all__ = [
     "HOLDING_CHARACTERS",
     "LONGEST_TEXT",
+    "MOST_IN_VAIN",
     "SCENARIOS",
     "SMALL_BUFFER",
     "Meter",
@@ -39,6 +40,9 @@ SMALL_BUFFER: Final = 16_384
 
 HOLDING_CHARACTERS: Final = 600
 """Length of a text whose speech is far more than may wait unsent."""
+
+MOST_IN_VAIN: Final = 6
+"""After so many waits in vain the suite loses its patience with an endpoint."""
 
 LONGEST_TEXT: Final = 4096
 """Length of the longest text that scenarios have spoken, short of limits an endpoint claims."""
@@ -94,6 +98,8 @@ class Meter:
         self.budget = budget
         self.characters = 0
         self.sessions = 0
+        self.vain = 0
+        """How often the endpoint was waited for in vain."""
         self._next_request = 0.0
 
     async def spend(self, *, characters: int = 0, sessions: int = 0) -> None:
@@ -192,11 +198,19 @@ class Stage:
     target: Target
     transcript: Transcript
     recorder: Recorder
-    pace: Pace
+    full_pace: Pace
     meter: Meter
     texts: Texts
     instance: Instance
     _ids: int = field(default=0)
+
+    @property
+    def pace(self) -> Pace:
+        """How long to wait; less and less for an endpoint that was waited for in vain."""
+        if self.meter.vain < MOST_IN_VAIN:
+            return self.full_pace
+        pace = self.full_pace
+        return replace(pace, first=min(pace.first, 1.0), stall=min(pace.stall, 1.0))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -288,6 +302,7 @@ class Stage:
             stall=self.pace.stall,
         )
         if not done and not session.dialogue.ended:
+            self.meter.vain += 1
             unended = [str(seq) for seq in seqs if not session.utterance(seq).ended]
             session.note(f"in vain: {','.join(unended)}")
         return done
@@ -337,6 +352,7 @@ class Stage:
             stall=self.pace.stall,
         )
         if not done and not dialogue.ended:
+            self.meter.vain += 1
             session.note("no session_closed: waited in vain")
         return done
 
@@ -429,6 +445,8 @@ async def play(
     except HandshakeRefused as error:
         if error.status in (401, 403, 407, 429) or error.status >= 500:
             transcript.broken = f"the session was refused with HTTP {error.status}"
+            if error.status in (401, 403, 407):
+                transcript.broken += ": does it need a header, or another one?"
         else:
             transcript.unfinished = f"no session could be opened: {error.why}"
     except (ConnectFailed, LaunchFailed) as error:

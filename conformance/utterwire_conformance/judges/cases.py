@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from utterwire_conformance.check import Judge, check, on_sessions
-from utterwire_conformance.dialogue import Dialogue, Utterance
+from utterwire_conformance.dialogue import Chunk, Dialogue, Utterance
 from utterwire_conformance.transcript import Case
 from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 
@@ -165,6 +165,10 @@ def judge_cases(name: str, advice: str) -> Judge:
     return judge
 
 
+def _code(refusal: Chunk) -> str:
+    return f"with `{refusal.code}`" if refusal.code is not None else "without a code"
+
+
 def _unanswered(dialogue: Dialogue, utterance: Utterance, legal: str) -> Iterator[Judgement]:
     sent = quote.sent(utterance.sent)
     if dialogue.passed_over(utterance):
@@ -190,7 +194,7 @@ def _accepted(dialogue: Dialogue, utterance: Utterance) -> Iterator[Judgement]:
         yield not_exercised(f"The endpoint refused a valid request with {refusal.code}.")
     elif refusal is not None:
         yield fail(
-            f"A valid message was rejected with `{refusal.code}`.",
+            f"A valid message was rejected {_code(refusal)}.",
             sent=quote.sent(utterance.sent),
             received=quote.chunk(refusal),
             legal=legal,
@@ -215,7 +219,7 @@ def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[
         yield not_exercised(f"The endpoint refused the message with {refusal.code}.")
     elif refusal is not None:
         yield fail(
-            f"The message was rejected with `{refusal.code}`.",
+            f"The message was rejected {_code(refusal)}.",
             sent=sent,
             received=quote.chunk(refusal),
             legal=legal,

@@ -172,7 +172,11 @@ def stays_open(dialogue: Dialogue) -> Iterator[Judgement]:
     last = dialogue.chunks[-1] if dialogue.chunks else None
     if last is dialogue.dismissed and len(dialogue.chunks) > 1:
         last = dialogue.chunks[-2]
-    if dialogue.hung_up and last is not None and last.is_terminal and last.type != "error":
+    owed = dialogue.first_owed
+    # A bad message may be what it hung up on; then another session will tell.
+    bad = owed is not None and owed.meaning.verdict == "reject"
+    ended = last is not None and last.is_terminal and last.type != "error"
+    if dialogue.hung_up and last is not None and ended and not bad:
         yield fail(
             "The endpoint ended the session after an utterance.",
             sent=quote.sent(dialogue.utterances[last.seq].sent if last.seq else dialogue.sent[-1]),

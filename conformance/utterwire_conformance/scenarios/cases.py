@@ -112,6 +112,7 @@ async def _one(stage: Stage, session: WebSocketSession, special: Special) -> boo
     if utterance.answered and not utterance.ended:
         await stage.ended(session, seq)
     elif not utterance.answered and not session.dialogue.ended:
+        stage.meter.vain += 1
         # Silence: a valid request tells whether the endpoint passed the message over.
         request = stage.request(stage.texts.shortest, request_id=stage.new_id())
         fence = await session.send(request)
