@@ -106,11 +106,13 @@ EXTRA: list[bytes] = [
         {"text": "Hello.", "request_id": 7},
         {"text": "..."},
         {"voice": "v"},
+        {"type": "Synthesize ", "text": "Hello."},
+        {"text": "Hello.", "request_id": " a "},
         {"type": "append"},
         {"type": "other"},
         {"type": 7},
     )
-] + [b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
+] + ['{"text":"éééééééééé"}'.encode(), b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
 
 
 def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], bool]:
@@ -130,10 +132,12 @@ def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], b
 
     def send(data: bytes, opcode: int) -> None:
         parts = [Frame(opcode, data, mask=MASK)]
-        if len(data) > 2:
+        if len(data) > 20:
+            first, middle, last = data[:1], data[1:20], data[20:]
             parts = [
-                Frame(opcode, data[:2], fin=False, mask=MASK),
-                Frame(Opcode.CONTINUATION, data[2:], mask=MASK),
+                Frame(opcode, first, fin=False, mask=MASK),
+                *(Frame(0, middle[i : i + 1], fin=False, mask=MASK) for i in range(len(middle))),
+                Frame(0, last, mask=MASK),
             ]
         take(tamper.client_message(tap.client_message(data, tuple(parts))), parts)
 
@@ -154,6 +158,7 @@ def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], b
         elif "signal" not in step:
             data, opcode = _data(step)
             (send if is_client else receive)(data, opcode)
+    tap.in_message = True
     for frame in (Frame(Opcode.PING, b"p", mask=MASK), Frame(0x3, b"x", rsv=1)):
         hook = tamper.client_frame if frame.opcode == Opcode.PING else tamper.client_breach
         take(hook(frame), [frame])
@@ -191,6 +196,7 @@ def _spoken(data: bytes, seq: int, **fields: Any) -> list[dict[str, Any]]:
     endpoint: list[dict[str, Any]] = [
         {"json": {"type": "synthesis_start", **start}},
         {"octets": [{"hex": "0102", "times": 240}]},
+        *([{"audio_bytes": 65_536}] * 2 if len(data) > 1000 else []),
         {"json": {"type": "synthesis_complete", **end}},
         {"json": {"type": "error", **error, **about}},
     ]

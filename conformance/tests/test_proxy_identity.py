@@ -40,7 +40,7 @@ async def upstream(handler: Handler) -> AsyncIterator[str]:
 
 
 async def read_head(reader: asyncio.StreamReader) -> dict[str, str]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     headers = {"": first}
     for line in lines:
@@ -171,7 +171,8 @@ RESPONSES = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello", b"hello", True, id="length"
     ),
     pytest.param(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\nX-B: \xc3\xa9\r\n\r\n"
+        b"5\r\nhello\r\n0\r\n\r\n",
         b"5\r\nhello\r\n0\r\n\r\n",
         True,
         id="chunked",

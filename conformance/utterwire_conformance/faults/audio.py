@@ -20,7 +20,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame, Opcode
 
 from .catalogue import Catalogue
-from .rewriting import SAFE_TEXT
+from .rewriting import SAFE_TEXT, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -191,6 +191,37 @@ FAULTS.chunks(
     "All samples are zero.",
     "audio.speaks-text",
     lambda chunk, _: [_audio(bytes(len(chunk.frame.payload)))] if chunk.is_audio else None,
+)
+
+
+class _CutsText(SessionTamper):
+    """Speaks the first twenty code points of a text and says that it was all."""
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        if not message.is_valid_request:
+            return super().client_message(message)
+        text = message.meaning.text
+        cut = json.dumps({**message.fields, "text": text[:20]})
+        return [message_frame(cut.encode(), message)]
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        message = self.tap.messages.get(chunk.seq or 0)
+        if chunk.type == "synthesis_complete" and message is not None:
+            return [ToClient(chunk.changed(characters=len(message.meaning.text)))]
+        return super().chunk(chunk)
+
+
+FAULTS.add(
+    "text-cut-at-twenty",
+    "Of each text only the first twenty code points are spoken.",
+    "audio.speaks-text",
+    _CutsText,
+)
+FAULTS.chunks(
+    "audio-sent-twice",
+    "Each chunk of audio is sent twice, and counted once.",
+    "complete.audio-bytes",
+    lambda chunk, _: [chunk.frame] * 2 if chunk.is_audio else None,
 )
 FAULTS.rewrites(
     "unspeakable-spoken",

@@ -37,6 +37,13 @@ def _control(change: Callable[[Chunk], Iterable[Frame]]) -> ChunkChange:
     return lambda chunk, _: None if chunk.is_audio else change(chunk)
 
 
+def _numbered(change: Callable[[int], int | str]) -> ChunkChange:
+    """Change the `seq` of every control message."""
+    return _control(
+        lambda chunk: [chunk.frame if chunk.seq is None else chunk.changed(seq=change(chunk.seq))]
+    )
+
+
 def _text(chunk: Chunk) -> str:
     return chunk.frame.payload.decode("utf-8", "replace")
 
@@ -89,12 +96,26 @@ FAULTS.chunks(
     _control(_invented_id),
 )
 FAULTS.chunks(
+    "seq-in-threes",
+    "`seq` goes up by three with each message.",
+    "seq.counts-messages",
+    _control(
+        lambda chunk: [chunk.frame] if chunk.seq is None else [chunk.changed(seq=chunk.seq * 3)]
+    ),
+)
+FAULTS.chunks(
+    "seq-as-string",
+    "`seq` is a string.",
+    ("control.schema", "seq.counts-messages"),
+    _control(
+        lambda chunk: [chunk.frame] if chunk.seq is None else [chunk.changed(seq=str(chunk.seq))]
+    ),
+)
+FAULTS.chunks(
     "seq-from-zero",
     "Messages are counted from 0.",
     "seq.counts-messages",
-    _control(
-        lambda chunk: [chunk.frame] if chunk.seq is None else [chunk.changed(seq=chunk.seq - 1)]
-    ),
+    _numbered(lambda seq: seq - 1),
 )
 FAULTS.chunks(
     "seq-left-out",

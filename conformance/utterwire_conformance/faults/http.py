@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 from utterwire_conformance.client_message import Meaning, read_client_message
 from utterwire_conformance.proxy import (
@@ -412,6 +413,52 @@ _changes(
     lambda request: _with_fields(request, text=SAFE_TEXT),
 )
 
+_answers(
+    "http-unspeakable-as-204",
+    "Text with nothing to speak is answered 204.",
+    "http.unspeakable",
+    _is_unspeakable,
+    Head(204),
+)
+_answers(
+    "http-unspeakable-as-silence",
+    "Text with nothing to speak is answered by a second of silence.",
+    "http.unspeakable",
+    _is_unspeakable,
+    Head(
+        200,
+        (
+            ("Content-Type", "audio/pcm;rate=24000;channels=1"),
+            ("Utterwire-Sample-Rate", "24000"),
+            ("Utterwire-Format", "pcm_s16le"),
+            ("Utterwire-Voice", "v"),
+        ),
+    ),
+    bytes(48_000),
+)
+_changes(
+    "http-text-cut-at-twenty",
+    "Over HTTP only the first twenty code points of a text are spoken.",
+    "http.whole-headers",
+    _is_valid,
+    lambda request: _with_fields(request, text=_meaning(request).text[:20]),
+)
+_heads(
+    "http-request-id-unencoded",
+    "`Utterwire-Request-Id` is not percent-encoded.",
+    "http.headers",
+    _on_audio(
+        lambda head: (
+            head.having(
+                "Utterwire-Request-Id",
+                unquote(head.get("Utterwire-Request-Id") or "", "latin-1").replace("\n", " "),
+            )
+            if head.get("Utterwire-Request-Id") is not None
+            else head
+        )
+    ),
+)
+
 # --- Errors --------------------------------------------------------------------------------------
 
 _heads(
@@ -489,6 +536,24 @@ FAULTS.add(
     "http.error-body",
     exchange=partial(_ErrorBodies, change=_without("rejected")),
 )
+FAULTS.add(
+    "http-errors-without-request-id",
+    "The body of a refusal does not echo the `request_id`.",
+    "http.error-body",
+    exchange=partial(_ErrorBodies, change=_without("request_id")),
+)
+FAULTS.add(
+    "http-errors-without-message",
+    "The body of a refusal has no `message`.",
+    "http.error-body",
+    exchange=partial(_ErrorBodies, change=_without("message")),
+)
+FAULTS.add(
+    "http-errors-called-internal",
+    "The body of a refusal has the code `internal`, whatever the status.",
+    ("http.status", "http.same-validation"),
+    exchange=partial(_ErrorBodies, change=lambda body: _recoded(body, "internal")),
+)
 _heads(
     "http-errors-as-text",
     "The body of a refusal comes as `text/plain`.",
@@ -509,6 +574,13 @@ _answers(
     _error_head(503),
     _error("overloaded"),
 )
+
+
+def _recoded(body: bytes, code: str) -> bytes:
+    try:
+        return json.dumps({**json.loads(body), "code": code, "retryable": True}).encode()
+    except ValueError:
+        return body
 
 
 class _CleanEnd(ExchangeTamper):
@@ -536,6 +608,13 @@ _changes(
     "http.body-limit",
     lambda request: _is_speech(request) and len(request.body) > 65_536,
     lambda _: json.dumps({"text": SAFE_TEXT}).encode(),
+)
+_answers(
+    "http-get-not-found",
+    "`GET /invocations` answers 404.",
+    "http.method",
+    lambda request: request.path.endswith("/invocations") and request.method == "GET",
+    Head(404),
 )
 _answers(
     "http-get-is-served",

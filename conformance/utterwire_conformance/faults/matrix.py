@@ -20,8 +20,9 @@ from .fault import Fault
 __all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_behind", "run_matrix"]
 
 _RED: Final = frozenset({Verdict.FAIL, Verdict.WEAK})
-# The endpoint of a matrix is known to be quick: who is silent for so long stays silent.
-_PACE: Final = Pace(connect=10.0, first=5.0, stall=5.0)
+# The endpoint of a matrix is known to be quick: who is silent for so long stays silent. It is less
+# than the idle limit of the built-in endpoints, which would end the silence.
+_PACE: Final = Pace(connect=10.0, first=3.5, stall=3.5)
 
 
 @dataclass(slots=True)

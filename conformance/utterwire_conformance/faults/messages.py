@@ -83,6 +83,67 @@ FAULTS.rewrites(
     lambda message, _: b" ".join(frame.payload for frame in message.frames),
 )
 
+
+class _ClosesOnFragments(SessionTamper):
+    """Closes over messages that came in frames `when` picks."""
+
+    def __init__(
+        self, shared: Shared, tap: Tap, when: Callable[[ClientMessage], bool], code: int
+    ) -> None:
+        super().__init__(shared, tap)
+        self._when = when
+        self._code = code
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        if self._when(message):
+            return [CloseSession(self._code)]
+        return super().client_message(message)
+
+
+def _cuts_a_character(message: ClientMessage) -> bool:
+    try:
+        for frame in message.frames:
+            frame.payload.decode()
+    except UnicodeDecodeError:
+        return len(message.frames) > 1
+    return False
+
+
+FAULTS.add(
+    "fragments-decoded-singly",
+    "A character that is cut by the end of a frame is taken for bad UTF-8.",
+    "message.fragmentation-invisible",
+    lambda shared, tap: _ClosesOnFragments(shared, tap, _cuts_a_character, 1007),
+)
+FAULTS.add(
+    "many-fragments-refused",
+    "A message in more than sixteen frames is closed on.",
+    "message.fragmentation-invisible",
+    lambda shared, tap: _ClosesOnFragments(
+        shared, tap, lambda message: len(message.frames) > 16, 1009
+    ),
+)
+FAULTS.rewrites(
+    "types-in-any-case",
+    "The case of a `type` makes no difference, nor do spaces around it.",
+    "reject.unknown-type",
+    lambda message, _: (
+        isinstance(kind := message.fields.get("type"), str)
+        and kind != kind.strip().lower()
+        and kind.strip().lower() in ("synthesize", "close", "keepalive")
+    ),
+    lambda message, _: _with(message, type=str(message.fields["type"]).strip().lower()),
+)
+FAULTS.rewrites(
+    "ids-trimmed-on-reading",
+    "White space around a `request_id` is dropped.",
+    "request-id.echoed",
+    lambda message, _: (
+        message.is_valid_request and _id(message) != (_id(message).strip() or _id(message))
+    ),
+    lambda message, _: _with(message, request_id=_id(message).strip()),
+)
+
 # --- Validity: what is refused though it is valid ------------------------------------------
 
 FAULTS.refuses(
@@ -538,10 +599,9 @@ FAULTS.rewrites(
     "Text beyond the limit is cut short and spoken.",
     "reject.text-too-long",
     lambda message, _: message.is_request and len(message.meaning.text) > 4096,
-    lambda message, _: _with_text(message, message.meaning.text[:4096]),
+    lambda message, _: _with(message, text=message.meaning.text[:4096]),
 )
 
 
-def _with_text(message: ClientMessage, text: str) -> bytes:
-    fields = {**message.fields, "text": text}
-    return json.dumps(fields).encode()
+def _with(message: ClientMessage, **fields: JsonValue) -> bytes:
+    return json.dumps({**message.fields, **fields}).encode()

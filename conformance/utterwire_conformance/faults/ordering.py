@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from utterwire_conformance.proxy import (
@@ -14,12 +14,13 @@ from utterwire_conformance.proxy import (
     Shared,
     Tap,
     ToClient,
+    ToEndpoint,
     control_frame,
 )
 from utterwire_conformance.wire import Frame, Opcode, close_payload
 
 from .catalogue import Catalogue
-from .rewriting import error_frame
+from .rewriting import KEEPALIVE, error_frame, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -125,6 +126,24 @@ FAULTS.add(
     "order.one-terminal",
     _after_complete(
         {"type": "error", "code": "internal", "message": "It failed.", "retryable": True}
+    ),
+)
+FAULTS.chunks(
+    "cancelled-unasked",
+    "Utterances end in `cancelled`, though nobody cancelled them.",
+    "order.one-terminal",
+    lambda chunk, tap: (
+        [
+            control_frame(
+                {
+                    name: value
+                    for name, value in {**(chunk.fields or {}), "type": "cancelled"}.items()
+                    if name in ("type", "seq", "request_id", "audio_bytes")
+                }
+            )
+        ]
+        if chunk.type == "synthesis_complete"
+        else None
     ),
 )
 FAULTS.chunks(
@@ -341,6 +360,93 @@ FAULTS.chunks(
     "There is no `session_closed` after a `close`.",
     "close.session-closed",
     lambda chunk, _: [] if chunk.type == "session_closed" else None,
+)
+
+
+class _CloseForgets(SessionTamper):
+    """After `close`, loses the rejections and the utterances `lost` picks."""
+
+    def __init__(self, shared: Shared, tap: Tap, lost: Callable[[Chunk, Tap], bool]) -> None:
+        super().__init__(shared, tap)
+        self._lost = lost
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if self.tap.closing and self._lost(chunk, self.tap):
+            return []
+        return super().chunk(chunk)
+
+
+class _ClosesWhenClosing(SessionTamper):
+    """After `close`, closes the session at the next end of an utterance."""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        yield ToClient(chunk.frame)
+        if self.tap.closing and chunk.is_terminal:
+            yield CloseSession(1000)
+
+
+FAULTS.add(
+    "close-forgets-rejections",
+    "After `close` rejections that are still due are not sent.",
+    "close.session-closed",
+    lambda shared, tap: _CloseForgets(shared, tap, lambda chunk, _: chunk.is_rejection),
+)
+FAULTS.add(
+    "close-forgets-what-waits",
+    "After `close` the running utterance is finished and what waits is dropped.",
+    "close.drains",
+    lambda shared, tap: _CloseForgets(shared, tap, _is_of_a_later_utterance),
+)
+
+
+def _is_of_a_later_utterance(chunk: Chunk, tap: Tap) -> bool:
+    return chunk.seq in tap.started and chunk.seq != min(tap.started)
+
+
+FAULTS.add(
+    "close-ends-after-the-running",
+    "After `close` the running utterance is finished, and then the endpoint hangs up.",
+    ("close.drains", "close.session-closed"),
+    _ClosesWhenClosing,
+)
+FAULTS.chunks(
+    "session-closed-twice",
+    "`session_closed` comes twice.",
+    "close.last-word",
+    lambda chunk, _: [chunk.frame] * 2 if chunk.type == "session_closed" else None,
+)
+
+
+class _ServesAfterClose(SessionTamper):
+    """Serves the first request that comes after `close`, and only then closes."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._close: ClientMessage | None = None
+        self._passed = False
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        onwards = list(super().client_message(message))
+        if message.meaning.type == "close" and self._close is None:
+            self._close = message
+            return [message_frame(KEEPALIVE, message)]
+        if self._close is not None and message.is_valid_request and not self._passed:
+            self._passed = True
+            return [*onwards, *[ToEndpoint(frame) for frame in self._close.frames]]
+        return onwards
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.type == "session_closed" and self._close is not None:
+            seq = self._close.seq
+            return [ToClient(chunk.changed(seq=seq, last_seq=seq))]
+        return super().chunk(chunk)
+
+
+FAULTS.add(
+    "serves-after-close",
+    "A request after `close` is served.",
+    "close.ignores-later",
+    _ServesAfterClose,
 )
 
 

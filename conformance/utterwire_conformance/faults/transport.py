@@ -16,6 +16,7 @@ from utterwire_conformance.proxy import (
     Shared,
     Tap,
     ToClient,
+    control_frame,
 )
 from utterwire_conformance.wire import Frame, Opcode, close_payload
 
@@ -145,6 +146,21 @@ class _EmptyPongs(SessionTamper):
 FAULTS.add("pongs-empty", "A pong does not carry the payload of its ping.", "ws.ping", _EmptyPongs)
 
 
+class _NoPongsInMessages(SessionTamper):
+    def client_frame(self, frame: Frame) -> Iterable[Action]:
+        if frame.opcode == Opcode.PING and self.tap.in_message:
+            return []
+        return super().client_frame(frame)
+
+
+FAULTS.add(
+    "pings-between-fragments-unanswered",
+    "A ping between the frames of a message is not answered.",
+    "ws.ping",
+    _NoPongsInMessages,
+)
+
+
 class _CloseNotEchoed(SessionTamper):
     """Drops TCP where a close frame is due in answer to the client's."""
 
@@ -252,6 +268,26 @@ FAULTS.add(
 )
 
 
+class _IdleWhileSpeaking(SessionTamper):
+    """Calls a session idle in the middle of a long utterance."""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        message = self.tap.messages.get(chunk.seq or 0)
+        is_long = message is not None and len(message.meaning.text) > 300
+        yield ToClient(chunk.frame)
+        if chunk.is_audio and is_long and self.tap.audio_bytes.get(chunk.seq or 0, 0) > 100_000:
+            yield ToClient(
+                control_frame({"type": "session_closed", "reason": "idle", "last_seq": chunk.seq})
+            )
+            yield CloseSession(1000)
+
+
+FAULTS.add(
+    "idle-while-speaking",
+    "The idle clock runs while an utterance is being spoken.",
+    "idle.reset-by-messages",
+    _IdleWhileSpeaking,
+)
 FAULTS.chunks(
     "idle-untold",
     "A session that was idle too long is closed without `session_closed`.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -11,7 +12,7 @@ import h11
 
 from .tamper import ExchangeTamper, Head, Request
 
-__all__ = ["HttpLeg", "Streams", "head_of", "relay_exchange", "request_of"]
+__all__ = ["HttpLeg", "Streams", "head_of", "octets_of", "relay_exchange", "request_of"]
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -101,6 +102,11 @@ def head_of(event: h11.Response | h11.InformationalResponse) -> Head:
     return Head(event.status_code, tuple(_strings(event.headers.raw_items())))
 
 
+def octets_of(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Headers as they stand on the wire, whatever octets a peer put there."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
 def _strings(items: Any) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in items]
 
@@ -126,7 +132,7 @@ async def relay_exchange(
         h11.Request(
             method=request.method,
             target=request.target,
-            headers=_onward_headers(request, host, whole=whole),
+            headers=octets_of(_onward_headers(request, host, whole=whole)),
         )
     )
     if whole:
@@ -226,5 +232,7 @@ async def _answer(client: HttpLeg, head: Head, body: bytes, *, head_only: bool) 
 
 
 def _response(head: Head) -> h11.Response:
-    headers = [(name, value) for name, value in head.headers if name.lower() not in _HOP_BY_HOP]
-    return h11.Response(status_code=head.status, headers=[*headers, ("Connection", "close")])
+    return h11.Response(
+        status_code=head.status,
+        headers=octets_of([*head.without(*_HOP_BY_HOP).headers, ("Connection", "close")]),
+    )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import h11
 
-from .exchange import HttpLeg, Streams, head_of, relay_exchange, request_of
+from .exchange import HttpLeg, Streams, head_of, octets_of, relay_exchange, request_of
 from .session import SessionRelay
 from .tamper import ExchangeTamper, Head, SessionTamper, Shared
 from .tap import Tap
@@ -175,7 +175,7 @@ class FaultProxy:
                 await _refuse(client, head)
                 return
             await client.send(
-                h11.InformationalResponse(status_code=101, headers=list(head.headers))
+                h11.InformationalResponse(status_code=101, headers=octets_of(head.headers))
             )
             await SessionRelay(streams, endpoint, tamper, tap).run(client.left_over, leg.left_over)
 
@@ -230,7 +230,7 @@ def _asks_for_websocket(request: h11.Request) -> bool:
 async def _refuse(client: HttpLeg, head: Head, body: bytes = b"") -> None:
     head = head.without("content-length", "transfer-encoding", "connection", "upgrade")
     head = head.having("Content-Length", str(len(body))).having("Connection", "close")
-    await client.send(h11.Response(status_code=head.status, headers=list(head.headers)))
+    await client.send(h11.Response(status_code=head.status, headers=octets_of(head.headers)))
     await client.send(h11.Data(data=body))
     await client.send(h11.EndOfMessage())
 

@@ -149,6 +149,7 @@ class SessionRelay:
             return self._tamper.client_frame(frame)
         onwards = [] if self._whole_messages else [ToEndpoint(frame, as_is=True)]
         frames = self._messages.add(frame)
+        self._tap.in_message = frames is None
         if frames is None:
             return onwards
         data = b"".join(part.payload for part in frames)

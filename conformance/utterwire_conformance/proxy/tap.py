@@ -105,13 +105,17 @@ def control_frame(fields: Mapping[str, Any]) -> Frame:
 
 @dataclass(slots=True)
 class Tap:
-    """The state of one session as both sides' frames show it."""
+    """The state of one session as both sides' frames show it.
+
+    `in_message` says that the client has begun a message and not ended it.
+    """
 
     messages: dict[int, ClientMessage] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
     running: int | None = None
     closing: bool = False
+    in_message: bool = False
     audio_bytes: dict[int, int] = field(default_factory=dict)
 
     def client_message(self, data: bytes, frames: tuple[Frame, ...]) -> ClientMessage:
