@@ -121,12 +121,13 @@ async def _play_all(
             ):
                 group.create_task(one(scenario))
     results.characters, results.sessions = meter.characters, meter.sessions
-    if main.returncode is not None:
+    broken = [t for t in results.transcripts.values() if t.broken is not None]
+    # A process that has just died takes a moment to be known as dead.
+    if broken and await main.wait(0.5) is not None:
         last = main.log_tail().splitlines()[-1:] or ["(none)"]
         gone = f"the endpoint ended with status {main.returncode} in the middle of the run"
-        for transcript in results.transcripts.values():
-            if transcript.broken is not None:
-                transcript.broken = f"{gone}; its last words: {last[0]}"
+        for transcript in broken:
+            transcript.broken = f"{gone}; its last words: {last[0]}"
 
 
 def _judge(
