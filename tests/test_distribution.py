@@ -300,3 +300,13 @@ def test_installed_suite_cannot_judge_a_dead_port(judging: Environment) -> None:
     )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_endpoint_file_of_the_readme_is_read(judging: Environment) -> None:
+    """Only the variable that it names is missing here."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (toml,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    (judging.elsewhere / "endpoints.toml").write_text(toml, encoding="utf-8")
+    done = judging.run("utterwire-conformance", "--endpoint", "mine")
+    assert done.returncode == 2
+    assert "TTS_TOKEN is not set" in done.stdout + done.stderr
