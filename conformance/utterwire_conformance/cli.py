@@ -27,7 +27,8 @@ def _parser() -> argparse.ArgumentParser:
         prog=_PROGRAM,
         description="Judge an Utterwire endpoint by the specification.",
         epilog="Exit status: 0 it conforms, 1 it does not, 2 it could not be judged."
-        f" See also `{_PROGRAM} proxy --help`: a proxy that breaks one rule at a time.",
+        f" See also `{_PROGRAM} proxy --help`, a proxy that breaks one rule at a time, and"
+        f" `{_PROGRAM} replay FILE`, which judges stored transcripts again.",
     )
     parser.add_argument("--endpoint", metavar="NAME", help="judge the endpoint of this name")
     parser.add_argument("--endpoint-url", metavar="URL", help="judge the endpoint at this URL")
@@ -52,7 +53,7 @@ def _missing() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite, or `proxy`; the exit status."""
+    """Run the suite, `proxy` or `replay`; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     missing = _missing()
     if missing is not None:
@@ -66,6 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .faults import main_proxy
 
         return main_proxy(given[1:])
+    if given[:1] == ["replay"]:
+        from .replay import main_replay
+
+        return main_replay(given[1:])
     try:
         options = _parser().parse_args(given)
         if not options.endpoint and not options.endpoint_url:

@@ -1,0 +1,103 @@
+"""The command, as far as it needs no endpoint."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from utterwire_conformance import cli
+from utterwire_conformance.replay import replay
+from utterwire_conformance.transcript import Entry, Transcript
+from utterwire_conformance.verdict import Verdict
+
+
+START = (
+    b'{"type": "synthesis_start", "seq": 1, "sample_rate": 24000, "format": "pcm_s16le",'
+    b' "voice": "v"}'
+)
+
+
+def transcript(*, odd: bool) -> Transcript:
+    made = Transcript("probe", "mine")
+    lines: list[tuple[Any, Any, bytes]] = [
+        ("out", "text", b'{"text": "Hello."}'),
+        (
+            "in",
+            "text",
+            START,
+        ),
+        ("in", "binary", b"\x01\x02\x03" if odd else b"\x01\x02\x03\x04"),
+    ]
+    made.add(Entry(0.0, "out", "open", 1, method="GET", target="/"))
+    made.add(Entry(0.1, "in", "open", 1, status=101))
+    for number, (direction, kind, data) in enumerate(lines):
+        made.add(Entry(0.2 + number / 10, direction, kind, 1, data=data))
+    return made
+
+
+def test_stored_transcripts_are_judged_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, odd in (("good", False), ("bad", True)):
+        transcript(odd=odd).save(tmp_path / f"{name}.jsonl")
+    assert cli.main(["replay", str(tmp_path / "good.jsonl")]) == 0
+    assert "checks that these transcripts exercise pass" in capsys.readouterr().out
+    assert cli.main(["replay", str(tmp_path / "bad.jsonl"), str(tmp_path / "good.jsonl")]) == 1
+    said = capsys.readouterr().out
+    assert "FAIL  audio.whole-samples  (MUST, spec/protocol.md#audio)" in said
+    assert replay([transcript(odd=True)])["audio.whole_samples"].verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "usage"),
+        (["--help"], 0, "usage"),
+        (["none.jsonl"], 2, "none.jsonl: No such file"),
+        ([__file__], 2, "line 1"),
+    ],
+)
+def test_wrong_replays(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["replay", *arguments]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_what_is_not_installed_is_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "h11" else found(name)
+    )
+    assert cli.main(["--endpoint", "reference"]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        "utterwire-conformance: h11 is missing; install it with: pip install"
+        " 'utterwire[conformance]'\n"
+    )
+
+
+def test_the_proxy_is_behind_the_same_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["proxy", "--list"]) == 0
+    assert "binary-messages-ignored" in capsys.readouterr().out
+
+
+def test_a_command_is_made_of_all_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def run(command: list[str]) -> int:
+        seen.append(command)
+        return 5
+
+    monkeypatch.setattr("pytest.main", run)
+    options = ["--endpoint", "x", "--profile", "core", "--header", "A: b", "-k", "order", "-vv"]
+    assert cli.main([*options, "-q", "--strict-recommendations", "--report", "r"]) == 2
+    (command,) = seen
+    for part in ("--endpoint=x", "--profile=core", "--header=A: b", "--report=r", "order", "-q"):
+        assert part in command
+    assert command.count("-v") == 2
+    assert "--strict-recommendations" in command
