@@ -541,7 +541,8 @@ class Oracle:
         message.rejected = True
         self._activity(t)
         meaning = message.meaning
-        in_order = code != "queue_full" and meaning.type not in _IMMEDIATE
+        # What is odd may be refused by a parser that knows neither type nor place.
+        in_order = code != "queue_full" and meaning.type not in _IMMEDIATE and meaning.id_certain
         if in_order and self._pending_rejections(message) < _PENDING_REJECTIONS:
             self._check_place(message, "reject.in-order")
         if code is None:
