@@ -12,7 +12,6 @@ from utterwire_conformance.replay import replay
 from utterwire_conformance.transcript import Entry, Transcript
 from utterwire_conformance.verdict import Verdict
 
-
 START = (
     b'{"type": "synthesis_start", "seq": 1, "sample_rate": 24000, "format": "pcm_s16le",'
     b' "voice": "v"}'

@@ -267,7 +267,11 @@ class Dialogue:
         if utterance.answered:
             return False
         later = any(u.answered for u in self.utterances.values() if u.seq > utterance.seq)
-        return later or utterance.seq in self.in_vain
+        farewell = self.session_closed
+        # A session with an unanswered request is not idle, unless the request crossed the end.
+        idle = farewell is not None and farewell.fields.get("reason") == "idle"
+        forgotten = farewell is not None and idle and farewell.t - utterance.sent.t > 1.0
+        return later or forgotten or utterance.seq in self.in_vain
 
     @property
     def first_owed(self) -> Sent | None:

@@ -296,12 +296,17 @@ class Stage:
 
         Where that does not happen though the session lives, the transcript says so.
         """
-        done = await session.until(
-            lambda: all(session.utterance(seq).ended for seq in seqs),
+        dialogue = session.dialogue
+        await session.until(
+            lambda: (
+                all(session.utterance(seq).ended for seq in seqs)
+                or dialogue.session_closed is not None
+            ),
             within=self.pace.first,
             stall=self.pace.stall,
         )
-        if not done and not session.dialogue.ended:
+        done = all(session.utterance(seq).ended for seq in seqs)
+        if not done and not dialogue.ended and dialogue.session_closed is None:
             self.meter.vain += 1
             unended = [str(seq) for seq in seqs if not session.utterance(seq).ended]
             session.note(f"in vain: {','.join(unended)}")
@@ -310,7 +315,7 @@ class Stage:
     async def started(self, session: WebSocketSession, seq: int) -> bool:
         """Wait until the utterance has started, and tell whether it did."""
         await session.until(
-            lambda: session.utterance(seq).answered,
+            lambda: session.utterance(seq).answered or session.dialogue.session_closed is not None,
             within=self.pace.first,
             stall=self.pace.stall,
         )
@@ -321,7 +326,8 @@ class Stage:
         dialogue = session.dialogue
         if dialogue.chunks and dialogue.chunks[-1].is_terminal:
             await session.until(lambda: dialogue.ended, within=0.02 + 2 * self.pace.rtt)
-        return dialogue.ended or dialogue.close_in is not None
+        closed = dialogue.close_in is not None or dialogue.session_closed is not None
+        return dialogue.ended or closed
 
     def relay(self) -> Relay:
         """Sessions for messages that may be sent in one or in several."""

@@ -50,12 +50,36 @@ def _blocked(dialogue: Dialogue) -> bool:
     return dialogue.hung_up and owed is not None and bool(dialogue.chunks)
 
 
-@check("close.drains", "close-drains")
-@on_sessions("no `close` could be sent behind requests")
-def close_drains(dialogue: Dialogue) -> Iterator[Judgement]:
+def _keeps_sessions(evidence: Sequence[Account]) -> bool:
+    """Whether the endpoint was seen to go on after an utterance when there was no `close`.
+
+    Then it is the `close` that made it hang up.
+    """
+    return any(
+        dialogue.close_sent is None
+        and sum(u.complete is not None for u in dialogue.utterances.values()) > 1
+        for account in evidence
+        for dialogue in account.dialogues
+    )
+
+
+@check("close.drains", "close-drains", "order")
+def close_drains(evidence: Sequence[Account]) -> Judgement:
     """What was accepted before `close` is spoken to its end."""
+    keeps = _keeps_sessions(evidence)
+    found = (
+        judgement
+        for account in evidence
+        for dialogue in account.dialogues
+        if keeps or not _blocked(dialogue)
+        for judgement in _drains(dialogue)
+    )
+    return settle(found, evidence, "no `close` could be sent behind requests")
+
+
+def _drains(dialogue: Dialogue) -> Iterator[Judgement]:
     close = dialogue.close_sent
-    if close is None or _blocked(dialogue):
+    if close is None:
         return
     farewell = dialogue.session_closed
     for utterance in _before_close(dialogue):
@@ -77,12 +101,23 @@ def close_drains(dialogue: Dialogue) -> Iterator[Judgement]:
             )
 
 
-@check("close.session-closed", "close-drains", "close-at-once")
-@on_sessions("no `close` could be sent")
-def session_closed(dialogue: Dialogue) -> Iterator[Judgement]:
+@check("close.session-closed", "close-drains", "close-at-once", "order")
+def session_closed(evidence: Sequence[Account]) -> Judgement:
     """`session_closed` answers `close`, with its `seq` and `last_seq`."""
+    keeps = _keeps_sessions(evidence)
+    found = (
+        judgement
+        for account in evidence
+        for dialogue in account.dialogues
+        if keeps or not _blocked(dialogue)
+        for judgement in _answers_close(dialogue)
+    )
+    return settle(found, evidence, "no `close` could be sent")
+
+
+def _answers_close(dialogue: Dialogue) -> Iterator[Judgement]:
     close, farewell = dialogue.close_sent, dialogue.session_closed
-    if close is None or _blocked(dialogue):
+    if close is None:
         return
     legal = (
         f"`session_closed` with `reason` client_close, `seq` {close.seq} and `last_seq`"
@@ -249,7 +284,8 @@ def close_code(dialogue: Dialogue) -> Iterator[Judgement]:
     allowed = {1000}
     if "shutdown" in dialogue.facts:
         allowed.add(1001)
-    if farewell is not None and farewell.fields.get("reason") == "message_too_big":
+    told = farewell is not None and farewell.fields.get("reason") == "message_too_big"
+    if told or "too big" in dialogue.facts:
         allowed.add(1009)
     close = dialogue.close_in
     if close is not None and close.code in allowed:

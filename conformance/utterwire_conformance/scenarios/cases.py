@@ -108,17 +108,22 @@ async def _one(stage: Stage, session: WebSocketSession, special: Special) -> boo
     message = special.make(stage.request(stage.texts.shortest))
     seq = await session.send(message, kind=special.kind, case=special.case)
     utterance = session.utterance(seq)
-    await session.until(lambda: utterance.answered, within=stage.pace.first, stall=stage.pace.stall)
+    dialogue = session.dialogue
+    await session.until(
+        lambda: utterance.answered or dialogue.session_closed is not None,
+        within=stage.pace.first,
+        stall=stage.pace.stall,
+    )
     if utterance.answered and not utterance.ended:
         await stage.ended(session, seq)
-    elif not utterance.answered and not session.dialogue.ended:
+    elif not utterance.answered and not dialogue.ended and dialogue.session_closed is None:
         stage.meter.vain += 1
         # Silence: a valid request tells whether the endpoint passed the message over.
         request = stage.request(stage.texts.shortest, request_id=stage.new_id())
         fence = await session.send(request)
         if not await stage.ended(session, fence) and not session.dialogue.ended:
             raise Unplayable(f"after one case ({special.case.name}) nothing was answered any more")
-    return utterance.answered or not session.dialogue.ended
+    return utterance.answered or not (dialogue.ended or dialogue.session_closed)
 
 
 def padded(request: dict[str, Any], size: int) -> bytes:
