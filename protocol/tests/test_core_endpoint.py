@@ -47,9 +47,12 @@ def ask(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
 
 
 def test_an_utterance_from_request_to_completion(endpoint: Any) -> None:
-    (event,) = endpoint.read(ask(request_id="x"))
+    assert endpoint.core.end_reason is None
+    (event,) = endpoint.read(ask(request_id="x", speed=1.5, voice="w"))
     assert isinstance(event, SynthesizeReceived)
     assert event.seq == 1
+    assert (event.utterance.speed, event.utterance.voice) == (1.5, "w")
+    assert (event.utterance.sample_rate, event.utterance.format) == (24_000, "pcm_s16le")
     assert event.utterance == endpoint.core.next_waiting() == endpoint.core.utterance(1)
     assert endpoint.core.running() is None
     endpoint.now = 1.0
@@ -226,6 +229,56 @@ def test_calls_about_an_utterance_that_is_not_there(endpoint: Any, call: str) ->
             "complete": lambda: core.complete(1, 0.0),
             "fail": lambda: core.fail(1, "internal", "m", 0.0),
         }[call]()
+
+
+@pytest.mark.parametrize(
+    ("fails", "state"), [(False, UtteranceState.COMPLETED), (True, UtteranceState.FAILED)]
+)
+def test_the_state_after_handing_over(endpoint: Any, fails: bool, state: UtteranceState) -> None:
+    endpoint.read(ask())
+    endpoint.core.start(1, 0.0)
+    speech = endpoint.core._half._unended[1]
+    if fails:
+        endpoint.core.fail(1, "internal", "m", 0.0)
+    else:
+        endpoint.core.complete(1, 0.0)
+    endpoint.take()
+    assert speech.utterance.state is state
+
+
+def test_each_chunk_names_the_message_it_belongs_to(endpoint_with: Any) -> None:
+    endpoint = endpoint_with(profiles=frozenset({"interrupt", "negotiate", "timing"}))
+    core = endpoint.core
+
+    def seqs() -> list[int | None]:
+        taken = []
+        while (chunk := core.next_chunk()) is not None:
+            taken.append(chunk.seq)
+        return taken
+
+    endpoint.read({"type": "hello", "protocol_versions": [1]})
+    endpoint.read("[]")
+    endpoint.read(ask("a", marks=["word"]))
+    core.start(3, 0.0)
+    core.marks(3, [Word("a", 0.0, 0.1, 0, 1)], 0.0)
+    core.audio(3, b"ab", 0.0)
+    core.complete(3, 0.0)
+    assert seqs() == [1, 2, 3, 3, 3, 3]
+    endpoint.read(ask())
+    endpoint.read({"type": "cancel"})
+    assert seqs() == [4, 5]
+    endpoint.read(ask())
+    endpoint.read(ask())
+    core.fail(6, "internal", "m", 0.0)
+    assert seqs() == [6]
+    endpoint.read({"type": "close"})
+    core.end("policy", 0.0)
+    assert seqs() == [7, 8]
+    other = endpoint_with()
+    other.read(ask())
+    other.core.end("policy", 0.0)
+    assert other.core.next_chunk().seq == 1
+    assert other.core.next_chunk().seq is None
 
 
 # Order
@@ -558,8 +611,11 @@ def test_shutdown_finishes_what_it_can(endpoint: Any) -> None:
     # A second one changes nothing.
     assert endpoint.core.shutdown(5.0, retry_after_s=9.0) == ()
     assert endpoint.core.next_deadline() == 21.0
-    (event,) = endpoint.read(ask(request_id="late"))
-    assert (event.code, event.request_id) == ("going_away", "late")
+    assert endpoint.read(ask(request_id="late")) == (
+        MessageRejected(
+            2, "going_away", "The endpoint is shutting down.", "late", "shutdown.going-away"
+        ),
+    )
     (event,) = endpoint.read(ask(voice="x"))
     assert event.code == "invalid_voice"
     assert endpoint.read({"type": "keepalive"}) == (KeepaliveReceived(4),)
@@ -604,6 +660,8 @@ def test_the_shutdown_deadline_ends_the_rest_in_order(endpoint_with: Any) -> Non
         ("session_closed", None),
     ]
     assert [each["code"] for each in taken[:3]] == ["going_away"] * 3
+    assert [each["request_id"] for each in taken[:3]] == ["a", "b", "c"]
+    assert taken[0]["message"] == "The session ended before this was spoken."
     assert [each.get("rejected") for each in taken[:4]] == [None, None, None, True]
     assert taken[-1]["last_seq"] == 4
     assert endpoint.core.pending_bytes() == 0

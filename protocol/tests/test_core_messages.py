@@ -295,6 +295,7 @@ def test_body_of_a_request(options: Options, fields: dict[str, Any], stream: boo
         (b"", "invalid_json", "reject.invalid-json"),
         (b'{"type":"close"}', "unknown_type", "http.unknown-type"),
         (b'{"type":5}', "invalid_request", "reject.type-not-string"),
+        (b'{"text":"a","text":"b"}', "invalid_request", "reject.odd-json-survives"),
         (b'{"text":"a","stream":0}', "invalid_request", "http.stream-type"),
         (b'{"text":"a","stream":"false"}', "invalid_request", "http.stream-type"),
         (b'{"text":" "}', "empty_text", "reject.empty-text"),

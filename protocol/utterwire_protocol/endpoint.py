@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ __all__ = ["MAX_HELD_REJECTIONS", "Endpoint"]
 MAX_HELD_REJECTIONS = 256
 
 _MOVES = TRANSITIONS[Role.ENDPOINT]
-_BYTES_PER_SAMPLE = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
+_BYTES_PER_SAMPLE: dict[str | None, int] = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
 
 _INPUTS: dict[type[ClientMessage | Rejection], SessionInput] = {
     Synthesize: SessionInput.SYNTHESIZE,
@@ -81,10 +82,9 @@ class _Part(Enum):
 
     START = "start"
     AUDIO = "audio"
-    MARKS = "marks"
     TERMINAL = "terminal"
     HELD_REJECTION = "held rejection"
-    ANSWER = "answer"
+    OTHER = "other"
 
 
 class _Speech:
@@ -106,7 +106,7 @@ class _Speech:
 @dataclass(slots=True)
 class _Queued:
     chunk: Chunk
-    part: _Part
+    part: _Part = _Part.OTHER
     speech: _Speech | None = None
 
 
@@ -123,9 +123,10 @@ class Endpoint:
         self._retry_after_s: float | None = None
         self._seq = 0
         self._answered = 0
+        # The `seq` of `close`, where that is the cause.
         self._close_seq: int | None = None
-        # The first cause that will end the session.
-        self._cause: str | None = None
+        # The first cause that will end the session; empty while there is none.
+        self._cause = ""
         # All that is unended, by seq, in message order.
         self._unended: dict[int, _Speech] = {}
         # Message order: utterances whose last chunk is not queued, and rejections behind them.
@@ -166,9 +167,9 @@ class Endpoint:
         elif isinstance(message, Cancel):
             self._cancel(message)
         elif isinstance(message, Close):
-            self._close_seq = self._seq
-            if self._cause is None:
+            if not self._cause:
                 self._cause = "client_close"
+                self._close_seq = self._seq
             self._events.append(CloseReceived(self._seq))
         elif isinstance(message, Hello):
             self._hello(message)
@@ -243,8 +244,8 @@ class Endpoint:
                     "unsupported_version",
                     f"Only protocol version {PROTOCOL_VERSION} is spoken here.",
                     hello.request_id,
+                    # Nothing can stand before message 1, so that this goes at once anyway.
                     "hello.unsupported-version",
-                    at_once=True,
                 )
             )
             return
@@ -298,7 +299,7 @@ class Endpoint:
             self._seq,
         )
         if rejection.at_once or self._held >= MAX_HELD_REJECTIONS:
-            self._queue(self._urgent, _Queued(chunk, _Part.ANSWER))
+            self._queue(self._urgent, _Queued(chunk))
         else:
             self._held += 1
             self._pending_bytes += len(chunk.data)
@@ -363,7 +364,7 @@ class Endpoint:
         if not speech.utterance.marks:
             raise LocalProtocolError(f"utterance {seq} did not ask for marks")
         for message in encode_marks(speech.utterance, words):
-            self._send(message, _Part.MARKS, speech)
+            self._send(message, _Part.OTHER, speech)
 
     def complete(self, seq: int, now: float, total_duration_s: float | None) -> None:
         self._tell(now)
@@ -373,10 +374,10 @@ class Endpoint:
                 f"the audio of utterance {seq} ends in {speech.cutter.rest} bytes of a sample"
             )
         utterance = speech.utterance
-        sample_bytes = _BYTES_PER_SAMPLE.get(utterance.format or "")
+        sample_bytes = _BYTES_PER_SAMPLE.get(utterance.format)
         if sample_bytes is not None and utterance.sample_rate:
             duration = speech.made_bytes / (sample_bytes * utterance.sample_rate)
-        elif total_duration_s is not None and 0 <= total_duration_s < float("inf"):
+        elif total_duration_s is not None and 0 <= total_duration_s < math.inf:
             duration = total_duration_s
         else:
             raise LocalProtocolError(
@@ -428,7 +429,7 @@ class Endpoint:
         if move.verdict is Verdict.ACT:
             if self._shutdown_at is None:
                 self._shutdown_at = self._now + self._options.shutdown_s
-            if self._cause is None:
+            if not self._cause:
                 self._cause = "going_away"
                 self._retry_after_s = retry_after_s
             self._settle()
@@ -440,7 +441,7 @@ class Endpoint:
             raise LocalProtocolError(f"a session does not end with the reason {reason!r}")
         if _MOVES[self.state][SessionInput.ENDED].verdict is Verdict.ACT:
             # What the endpoint met first gives the reason (protocol.md#session-closed).
-            if self._cause is None:
+            if not self._cause:
                 self._cause = reason
                 self._retry_after_s = retry_after_s
             self._end_rest()
@@ -503,7 +504,7 @@ class Endpoint:
             speech.move(UtteranceInput.SESSION_ENDS)
             self._answered = max(self._answered, seq)
             del self._unended[seq]
-            item = _Queued(Chunk(FrameKind.TEXT, error, seq), _Part.ANSWER)
+            item = _Queued(Chunk(FrameKind.TEXT, error, seq))
             self._pending_bytes += len(error)
             if speech in self._line:
                 self._line[self._line.index(speech)] = item
@@ -528,23 +529,21 @@ class Endpoint:
     def _settle(self) -> None:
         """Advance the line, and close the session once a drain is over."""
         self._advance()
-        if self._cause is not None and not self._unended and self.state is not SessionState.CLOSED:
+        if self._cause and not self._unended and self.state is not SessionState.CLOSED:
             self._close(SessionInput.DRAINED)
 
     def _close(self, event: SessionInput) -> None:
         self.state = _MOVES[self.state][event].to
-        reason = self._cause or ""
-        caused_by_close = reason == "client_close" and self._close_seq is not None
-        last_seq = self._close_seq if caused_by_close else None
+        seq = self._close_seq
         message = encode_session_closed(
-            reason,
-            self._answered if last_seq is None else last_seq,
-            seq=last_seq,
+            self._cause,
+            self._answered if seq is None else seq,
+            seq=seq,
             retry_after_s=self._retry_after_s,
         )
-        self._queue(self._ordered, _Queued(Chunk(FrameKind.TEXT, message, last_seq), _Part.ANSWER))
-        self.end_reason = reason
-        self._events.append(SessionEnded(reason))
+        self._queue(self._ordered, _Queued(Chunk(FrameKind.TEXT, message, seq)))
+        self.end_reason = self._cause
+        self._events.append(SessionEnded(self._cause))
 
     # Handing over
 
@@ -593,7 +592,7 @@ class Endpoint:
     def _answer(self, message: bytes, seq: int) -> None:
         """Queue an answer ahead of all that waits."""
         self._answered = max(self._answered, seq)
-        self._queue(self._urgent, _Queued(Chunk(FrameKind.TEXT, message, seq), _Part.ANSWER))
+        self._queue(self._urgent, _Queued(Chunk(FrameKind.TEXT, message, seq)))
 
     def _send(self, message: bytes, part: _Part, speech: _Speech) -> None:
         chunk = Chunk(FrameKind.TEXT, message, speech.utterance.seq)

@@ -323,7 +323,10 @@ def _type_of(fields: JsonObject) -> str:
 
 
 def _rejection(
-    error: RemoteProtocolError, fields: JsonObject, type: str | None, options: EndpointOptions
+    error: RemoteProtocolError,
+    fields: JsonObject,
+    options: EndpointOptions,
+    type: str | None = None,
 ) -> Rejection:
     return Rejection(
         code=error.code,
@@ -347,7 +350,7 @@ def parse_message(data: bytes, options: EndpointOptions) -> ClientMessage | Reje
         type = _type_of(fields)
         return _read(fields, type, options)
     except RemoteProtocolError as error:
-        return _rejection(error, fields, type, options)
+        return _rejection(error, fields, options, type)
 
 
 def validate_synthesize(fields: JsonObject, options: EndpointOptions) -> Synthesize | Rejection:
@@ -358,7 +361,7 @@ def validate_synthesize(fields: JsonObject, options: EndpointOptions) -> Synthes
     try:
         return _synthesize(fields, options)
     except RemoteProtocolError as error:
-        return _rejection(error, fields, "synthesize", options)
+        return _rejection(error, fields, options)
 
 
 def parse_request(body: bytes, options: EndpointOptions) -> Request | Rejection:
@@ -378,7 +381,7 @@ def parse_request(body: bytes, options: EndpointOptions) -> Request | Rejection:
             raise _refuse("http.stream-type", "invalid_request", "`stream` must be a boolean.")
         return Request(_synthesize(fields, options), stream is not False)
     except RemoteProtocolError as error:
-        return _rejection(error, fields, "synthesize", options)
+        return _rejection(error, fields, options)
 
 
 def encode_message(type: str, fields: JsonObject) -> bytes:
