@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
+from utterwire_server import wire
 from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
 from utterwire_server.pcm import encode_pcm_s16le
 
@@ -457,3 +459,67 @@ async def test_a_server_can_stop_while_its_engine_loads(start: Any) -> None:
     server.runner.stop()
     assert await server.running == 0
     assert engine.stopped
+
+
+async def test_pipelined_requests_are_answered_in_order(start: Any) -> None:
+    server = await start()
+    bodies = [json.dumps({"text": "a" * (n % 3 + 1)}).encode() for n in range(40)]
+    requests = b"".join(post(body) for body in bodies)
+    reader, writer = await raw(server, requests + post(b"", "Connection: close\r\n"))
+    answers = (await reader.read()).split(b"HTTP/1.1 ")[1:]
+    writer.close()
+    assert [answer[:3] for answer in answers] == [b"200"] * 40 + [b"400"]
+    one = len(await spoken("a"))
+    chunked = [answer.partition(b"\r\n\r\n")[2] for answer in answers[:40]]
+    assert all(len(body) // one == n % 3 + 1 for n, body in enumerate(chunked))
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+async def test_a_client_that_leaves_pipelined_requests_frees_the_engine(
+    start: Any, eventually: Any, stream: str
+) -> None:
+    engine = HeldEngine()
+    server = await start(engine)
+    asked = post(f'{{"text": "{LONG}", "stream": {stream}}}'.encode())
+    _, writer = await raw(server, asked * 3)
+    await eventually(lambda: engine.open_streams)
+    # Of the requests that wait for the first, none is begun.
+    writer.transport.abort()
+    await eventually(lambda: not engine.open_streams and not server.service.guests)
+    assert not server.runner._server.server_state.connections
+
+
+async def test_answers_that_nobody_reads_pile_up_no_requests(start: Any, eventually: Any) -> None:
+    """The peer pipelines and does not read: memory stays bounded, and so does its time."""
+    server = await start(stall_timeout_s=0.3, max_sessions=1)
+    connections = server.runner._server.server_state.connections
+    for request in (post(b"[]"), b"GET /ping HTTP/1.1\r\n\r\n", b"GET /?%s HTTP/1.1\r\n\r\n"):
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.port))
+        _, writer = await asyncio.open_connection(sock=sock, limit=1_024)
+        writer.write(request * 50_000)
+        await eventually(lambda: connections)
+        (connection,) = connections
+        waiting = 0
+        while connections:
+            waiting = max(waiting, len(connection.pipeline))
+            await asyncio.sleep(0.001)
+        assert 0 < waiting < 500
+        writer.transport.abort()
+    # It held the only place no longer than that.
+    await eventually(lambda: not server.service.guests)
+
+
+async def test_line_ends_in_place_of_a_request_keep_no_connection(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start()
+    monkeypatch.setattr(wire, "OPENING_S", 0.2)
+    reader, writer = await raw(server, b"GET /ping HTTP/1.1\r\n\r\n")
+    await reader.readuntil(b"}")
+    writer.write(b"\r\n")
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    writer.close()

@@ -87,10 +87,15 @@ class Runner:
         self._stopping = asyncio.Event()
         self._given_up = False
         self._signal: int | None = None
+
+        class PatientWire(HttpWire):
+            # Audio has a clock of its own, which ends first and says so.
+            stall_s = service.settings.stall_timeout_s + 1.0
+
         self._server = _Server(
             uvicorn.Config(
                 create_app(service),
-                http=HttpWire,
+                http=PatientWire,
                 ws=WebSocketWire,
                 ws_max_size=service.settings.max_message_bytes,
                 ws_per_message_deflate=False,

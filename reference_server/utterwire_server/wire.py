@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
@@ -30,6 +31,8 @@ __all__ = ["HttpWire", "PlainWire", "WebSocketWire", "Wire", "wire_of"]
 LINGER_S = 3.0
 OPENING_S = 30.0
 READ_SIZE = 4_096
+#: Past so many pipelined requests nothing more of the connection is read.
+PIPELINE = 4
 _EXTENSION = "utterwire.wire"
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 # What a peer does wrong is the peer's affair; and in debug mode every text would be logged.
@@ -379,22 +382,71 @@ class WebSocketWire(asyncio.Protocol):
         return True
 
 
+class _Flow(FlowControl):
+    """Reads on only while few pipelined requests wait.
+
+    uvicorn's own reads on for each answer, and one read brings dozens of requests: a peer that
+    reads no answers fills the memory with them.
+    """
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if len(self._waiting) <= PIPELINE:
+            super().resume_reading()
+
+
 class HttpWire(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with bounds: on unsent audio, and on how long a head may take."""
+    """uvicorn's HTTP protocol with bounds.
+
+    - On what waits unsent, and on how long the peer may take none of it.
+    - On how long a head may take, and what comes instead of one.
+    - On pipelined requests; a lost connection stops all of them, not just the last.
+    """
+
+    #: How long, in seconds, a peer may leave waiting what was written.
+    stall_s: float = 60.0
 
     _drop_timer: asyncio.TimerHandle | None = None
     _opening_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
+    _unanswered: list[RequestResponseCycle]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+        self._unanswered = []
         _limit(transport)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._drop_timer, self._opening_timer):
+        for timer in (self._drop_timer, self._opening_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_timer = self.loop.call_later(self.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Bytes that begin no request (RFC 9112 section 2.2 has line ends ignored) have stopped
+        # the keep-alive clock.
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self._opening_timer is None and self.transport.get_protocol() is self:
+            self._await_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -404,7 +456,14 @@ class HttpWire(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._opening_timer is not None:
             self._opening_timer.cancel()
+            self._opening_timer = None
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            self._unanswered = [it for it in self._unanswered if not it.response_complete]
+            self._unanswered.append(self.cycle)
+            # Who is not read from is not seen leaving.
+            self.flow.resume_reading()
 
     @property
     def is_writable(self) -> bool:
@@ -422,4 +481,4 @@ class HttpWire(HttpToolsProtocol):
     def _await_head(self) -> None:
         if self._opening_timer is not None:
             self._opening_timer.cancel()
-        self._opening_timer = self.loop.call_later(OPENING_S, self.transport.close)
+        self._opening_timer = self.loop.call_later(OPENING_S, self.hang_up)
