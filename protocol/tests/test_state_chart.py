@@ -27,15 +27,26 @@ def test_the_document_is_that_of_the_tables() -> None:
 
 def test_drift_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "states.md"
+    told = (
+        f"{other} differs from the tables of the core: "
+        f"run python -m utterwire_protocol.state_chart --write {other}\n"
+    )
     assert main(["--check", str(other)]) == 1
+    assert capsys.readouterr() == ("", told)
     assert main(["--write", str(other)]) == 0
     assert main(["--check", str(other)]) == 0
     other.write_text(other.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     assert main(["--check", str(other)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 2
-    assert "differs from the tables of the core" in told.err
+    assert capsys.readouterr() == ("", told)
+    assert main([]) == 0
+    assert capsys.readouterr() == (render(), "")
+
+
+@pytest.mark.parametrize("arguments", [["--write"], ["--check", "a", "b"], ["a"], ["--help"]])
+def test_wrong_use(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    usage = "usage: python -m utterwire_protocol.state_chart [--write FILE | --check FILE]\n"
+    assert capsys.readouterr() == ("", usage)
 
 
 def test_it_runs_as_a_program() -> None:

@@ -6,7 +6,6 @@ FILE`` exits with 1 where the file says something else.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -197,31 +196,33 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print, write or check the document; 1 where the check finds another."""
-    parser = argparse.ArgumentParser(
-        prog="python -m utterwire_protocol.state_chart", description="spec/states.md"
-    )
-    action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", type=Path, metavar="FILE")
-    action.add_argument("--check", type=Path, metavar="FILE")
-    options = parser.parse_args(arguments)
+def main(arguments: Sequence[str]) -> int:
+    """Print, write or check the document; 1 where the check finds another, 2 for wrong use."""
     document = render()
-    if options.write:
-        options.write.write_text(document, encoding="utf-8")
-    elif options.check:
-        there = options.check.is_file() and options.check.read_text(encoding="utf-8")
-        if there != document:
+    match list(arguments):
+        case []:
+            print(document, end="")
+            return 0
+        case ["--write", name]:
+            Path(name).write_bytes(document.encode())
+            return 0
+        case ["--check", name]:
+            path = Path(name)
+            if path.is_file() and path.read_bytes() == document.encode():
+                return 0
             print(
-                f"{options.check} differs from the tables of the core: "
-                f"run python -m utterwire_protocol.state_chart --write {options.check}",
+                f"{name} differs from the tables of the core: "
+                f"run python -m utterwire_protocol.state_chart --write {name}",
                 file=sys.stderr,
             )
             return 1
-    else:
-        print(document, end="")
-    return 0
+        case _:
+            print(
+                "usage: python -m utterwire_protocol.state_chart [--write FILE | --check FILE]",
+                file=sys.stderr,
+            )
+            return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

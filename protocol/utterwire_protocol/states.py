@@ -122,10 +122,6 @@ _I = SessionInput
 _REJECT, _IGNORE = Verdict.REJECT, Verdict.IGNORE
 
 
-def _ignoring(state: SessionState, *inputs: SessionInput) -> dict[SessionInput, Move]:
-    return {each: Move(state, _IGNORE) for each in inputs}
-
-
 _ENDPOINT: dict[SessionState, dict[SessionInput, Move]] = {
     _S.FRESH: {
         _I.HELLO: Move(_S.OPEN),
@@ -153,7 +149,11 @@ _ENDPOINT: dict[SessionState, dict[SessionInput, Move]] = {
     },
     _S.CLOSING: {
         _I.CANCEL: Move(_S.CLOSING),
-        **_ignoring(_S.CLOSING, _I.HELLO, _I.SYNTHESIZE, _I.KEEPALIVE, _I.CLOSE, _I.INVALID),
+        _I.HELLO: Move(_S.CLOSING, _IGNORE),
+        _I.SYNTHESIZE: Move(_S.CLOSING, _IGNORE),
+        _I.KEEPALIVE: Move(_S.CLOSING, _IGNORE),
+        _I.CLOSE: Move(_S.CLOSING, _IGNORE),
+        _I.INVALID: Move(_S.CLOSING, _IGNORE),
         _I.SHUTDOWN: Move(_S.CLOSING),
         _I.DEADLINE: Move(_S.CLOSED),
         _I.DRAINED: Move(_S.CLOSED),
@@ -173,18 +173,17 @@ _ENDPOINT: dict[SessionState, dict[SessionInput, Move]] = {
         _I.ENDED: Move(_S.CLOSED),
         _I.TRANSPORT_LOST: Move(_S.CLOSED),
     },
-    _S.CLOSED: _ignoring(
-        _S.CLOSED,
-        _I.HELLO,
-        _I.SYNTHESIZE,
-        _I.CANCEL,
-        _I.KEEPALIVE,
-        _I.CLOSE,
-        _I.INVALID,
-        _I.SHUTDOWN,
-        _I.ENDED,
-        _I.TRANSPORT_LOST,
-    ),
+    _S.CLOSED: {
+        _I.HELLO: Move(_S.CLOSED, _IGNORE),
+        _I.SYNTHESIZE: Move(_S.CLOSED, _IGNORE),
+        _I.CANCEL: Move(_S.CLOSED, _IGNORE),
+        _I.KEEPALIVE: Move(_S.CLOSED, _IGNORE),
+        _I.CLOSE: Move(_S.CLOSED, _IGNORE),
+        _I.INVALID: Move(_S.CLOSED, _IGNORE),
+        _I.SHUTDOWN: Move(_S.CLOSED, _IGNORE),
+        _I.ENDED: Move(_S.CLOSED, _IGNORE),
+        _I.TRANSPORT_LOST: Move(_S.CLOSED, _IGNORE),
+    },
 }
 
 _CLIENT: dict[SessionState, dict[SessionInput, Move]] = {
@@ -213,7 +212,11 @@ _CLIENT: dict[SessionState, dict[SessionInput, Move]] = {
         _I.SESSION_CLOSED: Move(_S.CLOSED),
         _I.TRANSPORT_LOST: Move(_S.CLOSED),
     },
-    _S.CLOSED: _ignoring(_S.CLOSED, _I.CHUNK, _I.SESSION_CLOSED, _I.TRANSPORT_LOST),
+    _S.CLOSED: {
+        _I.CHUNK: Move(_S.CLOSED, _IGNORE),
+        _I.SESSION_CLOSED: Move(_S.CLOSED, _IGNORE),
+        _I.TRANSPORT_LOST: Move(_S.CLOSED, _IGNORE),
+    },
 }
 
 _U = UtteranceState
