@@ -760,6 +760,7 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         "nobody gets in",
         lambda: Script("disconnect").open().note("refused after a disconnect: HTTP 503"),
     ),
+    ("reject.duplicate_request_id", "accepted", lambda: _duplicate_accepted()),
     ("audio.speaks_text", "silence", lambda: _spoken(one=bytes(4800))),
     ("audio.speaks_text", "the same for another text", lambda: _spoken(other=TONE)),
     ("audio.speaks_text", "both no longer than one", lambda: _spoken(both=TONE[2:])),
@@ -802,6 +803,16 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         lambda: _whole().say(HI, "text", _cut("in two, text")).speech(3, TONE * 2),
     ),
 ]
+
+
+def _duplicate_accepted() -> Script:
+    script = Script().open().say(HI | {"request_id": "x"}).start(1, request_id="x")
+    script.say(
+        HI | {"request_id": "x"},
+        case=case("reject.duplicate_request_id", "reject", "duplicate_request_id"),
+    )
+    script.pcm().complete(1, request_id="x", elapsed_s=0.04)
+    return script.speech(2, request_id="x")
 
 
 def _queue(expect: str) -> Script:
@@ -1071,7 +1082,22 @@ def test_what_is_legal_passes(check: str, what: str, script: Callable[[], Script
     assert judgement.verdict is Verdict.PASS, judgement
 
 
+TWICE = HI | {"request_id": "x"}
+DUPLICATE = case("reject.duplicate_request_id", "reject", "duplicate_request_id")
+
 UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
+    (
+        "reject.duplicate_request_id",
+        "the first had ended",
+        lambda: (
+            Script()
+            .open()
+            .say(TWICE)
+            .speech(1, request_id="x")
+            .say(TWICE, case=DUPLICATE)
+            .speech(2, request_id="x")
+        ),
+    ),
     ("accept.defaults", "another rule is broken", lambda: Script().open().say(HI).hang_up()),
     (
         "accept.defaults",

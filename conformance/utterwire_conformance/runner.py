@@ -80,7 +80,13 @@ def _needed(checks: Iterable[Check]) -> list[Scenario]:
     names = {name for check in checks for name in check.scenarios}
     found = [SCENARIOS[name] for name in names]
     return sorted(
-        found, key=lambda scenario: (not scenario.launches, not scenario.long, scenario.name)
+        found,
+        key=lambda scenario: (
+            not scenario.launches,
+            not scenario.long,
+            scenario.heavy,
+            scenario.name,
+        ),
     )
 
 

@@ -162,6 +162,7 @@ class Scenario:
     launches: bool = False
     limit_s: float = _SCENARIO_LIMIT_S
     long: bool = False
+    heavy: bool = False
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
@@ -173,10 +174,12 @@ def scenario(
     launches: bool = False,
     limit_s: float = _SCENARIO_LIMIT_S,
     long: bool = False,
+    heavy: bool = False,
 ) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[Stage], Awaitable[None]]]:
     """Register a scenario under its function's name, `_` as `-`.
 
-    `long` marks those that wait a lot, so that they are begun first.
+    `long` marks those that wait a lot, so that they are begun first; `heavy` those with thousands
+    of characters to speak, so that they come last and a small budget goes far.
     """
 
     def register(
@@ -185,7 +188,7 @@ def scenario(
         name = function.__name__.replace("_", "-")
         if name in SCENARIOS:
             raise ValueError(f"two scenarios are called {name}")
-        SCENARIOS[name] = Scenario(name, profile, function, launches, limit_s, long)
+        SCENARIOS[name] = Scenario(name, profile, function, launches, limit_s, long, heavy)
         return function
 
     return register

@@ -205,6 +205,24 @@ def _accepted(dialogue: Dialogue, utterance: Utterance) -> Iterator[Judgement]:
         yield from _unanswered(dialogue, utterance, legal)
 
 
+def _id_was_free(dialogue: Dialogue, utterance: Utterance) -> bool:
+    """Whether the utterance that had the id had ended before, by its own account."""
+    named = utterance.sent.meaning.request_id
+    twin = next(
+        (
+            u
+            for u in dialogue.utterances.values()
+            if named is not None and u.sent.meaning.request_id == named and u.seq < utterance.seq
+        ),
+        None,
+    )
+    if twin is None or twin.start is None or twin.complete is None:
+        return False
+    elapsed = twin.complete.fields.get("elapsed_s")
+    spent = elapsed if isinstance(elapsed, int | float) else 0.0
+    return twin.start.t + spent <= utterance.sent.t
+
+
 def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[Judgement]:
     legal = f"one `error` with `rejected` true and the code {' or '.join(case.codes)}"
     if case.expect == "either":
@@ -226,6 +244,8 @@ def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[
         )
     elif utterance.answered and case.expect == "either":
         yield passed()
+    elif utterance.answered and _id_was_free(dialogue, utterance):
+        yield not_exercised("The first utterance had ended before its id was used again.")
     elif utterance.answered:
         yield fail(
             "The message was accepted.",

@@ -222,7 +222,7 @@ async def fragments(stage: Stage) -> None:
                     await stage.ended(session, seq)
 
 
-@scenario()
+@scenario(heavy=True)
 async def text_floor(stage: Stage) -> None:
     """A text of 4,096 code points."""
     check = "accept.text_floor"

@@ -54,7 +54,7 @@ async def unspeakable(stage: Stage) -> None:
         await stage.speak(await relay.session(), stage.texts.shortest)
 
 
-@scenario()
+@scenario(heavy=True)
 async def streamed(stage: Stage) -> None:
     """A text of a minute or so: when does its first audio come."""
     async with await stage.session() as session:

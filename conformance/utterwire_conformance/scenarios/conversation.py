@@ -73,7 +73,7 @@ async def waiting_floor(stage: Stage) -> None:
         await stage.ended(session, *waiting)
 
 
-@scenario()
+@scenario(heavy=True)
 async def queue_full(stage: Stage) -> None:
     """More requests than may wait, behind a long one that cannot end."""
     limit = stage.claims.max_waiting
@@ -105,9 +105,9 @@ async def duplicate_id(stage: Stage) -> None:
     """An id used again while its utterance is unended, and once more when it has ended."""
     check = "reject.duplicate_request_id"
     codes = ("duplicate_request_id",)
-    long = stage.texts.of_length(600)
-    async with await stage.session() as session:
-        first = await session.send(stage.request(long, request_id="twice"))
+    async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
+        # The first cannot end while nobody reads.
+        first = await stage.hold(session, request_id="twice")
         duplicate = await session.send(
             stage.request(stage.texts.shortest, request_id="twice"),
             case=Case("while the first runs", check, "reject", codes),
@@ -121,6 +121,7 @@ async def duplicate_id(stage: Stage) -> None:
             stage.request(stage.texts.shortest, request_id="Twice"),
             case=Case("another id", check, "accept"),
         )
+        session.resume()
         await stage.ended(session, first, duplicate, waits, second, other)
         if not session.dialogue.ended:
             again = await session.send(
@@ -139,7 +140,7 @@ async def duplicate_id(stage: Stage) -> None:
             await stage.ended(session, bad, free)
 
 
-@scenario()
+@scenario(heavy=True)
 async def busy_ping(stage: Stage) -> None:
     """Pings while a long utterance is being spoken."""
     async with await stage.session() as session:
@@ -159,7 +160,7 @@ async def busy_ping(stage: Stage) -> None:
             )
 
 
-@scenario()
+@scenario(heavy=True)
 async def flood(stage: Stage) -> None:
     """Far more than fits in any buffer, sent while a long utterance is being spoken."""
     text = stage.texts.of_length(4096)

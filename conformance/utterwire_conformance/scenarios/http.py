@@ -28,7 +28,7 @@ __all__ = [
 _ID = "héllo 1/\U0001f600"
 
 
-@scenario(profile="http")
+@scenario(profile="http", heavy=True)
 async def http_streams(stage: Stage) -> None:
     """Streamed answers: by default, asked for, with and without an id."""
     text = stage.texts.shortest
@@ -156,7 +156,7 @@ async def http_pings(stage: Stage) -> None:
             await _whole(stage, connection)
 
 
-@scenario(profile="http")
+@scenario(profile="http", heavy=True)
 async def http_busy(stage: Stage) -> None:
     """`/ping` while a long utterance is being spoken in a session."""
     async with await stage.session() as session:

@@ -246,7 +246,7 @@ async def reject_beyond_limits(stage: Stage) -> None:
     await play_cases(stage, specials)
 
 
-@scenario()
+@scenario(heavy=True)
 async def reject_text_too_long(stage: Stage) -> None:
     """Text one code point beyond the limit, after text at the floor."""
     limit = stage.claims.max_text_chars
