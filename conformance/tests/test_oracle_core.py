@@ -8,12 +8,14 @@ them is wrong, or the prose is not clear.
 from __future__ import annotations
 
 import json
+import random
 from collections import deque
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from utterwire_conformance.claims import EndpointClaims
+from utterwire_conformance.client_message import read_client_message
 from utterwire_conformance.oracle import Oracle
 from utterwire_protocol import (
     Chunk,
@@ -136,6 +138,40 @@ class Spoil:
         return 2 if self.double else 0
 
 
+class Vary(Spoil):
+    """Writes what an endpoint says in another way that is as good."""
+
+    def __init__(self, claims: EndpointClaims, seed: int) -> None:
+        super().__init__(-1, double=False)
+        self.claims = claims
+        self.chance = random.Random(seed)
+        self.sent: list[bytes] = []
+
+    def variants(self, chunk: Chunk) -> list[tuple[bytes, bool]]:
+        """The chunks to read in its place, and whether each is control."""
+        if chunk.kind is not FrameKind.TEXT:
+            middle = self.chance.randrange(0, len(chunk.data) // 2) * 2
+            parts = [chunk.data[:middle], chunk.data[middle:]]
+            if parts[1].startswith(b"{"):
+                parts = [chunk.data]
+            return [(part, False) for part in parts if part]
+        fields = json.loads(chunk.data)
+        if fields.get("rejected") and fields["code"] not in ("queue_full", "going_away"):
+            meaning = read_client_message(self.sent[fields["seq"] - 1], self.claims)
+            late_hello = meaning.type == "hello" and fields["seq"] != 1
+            if fields["code"] in meaning.codes and not late_hello:
+                fields["code"] = self.chance.choice(sorted(meaning.codes))
+        if "seq" in fields and self.chance.random() < 0.3:
+            fields["seq"] = float(fields["seq"])
+        fields["x_more"] = [None]
+        names = list(fields)
+        self.chance.shuffle(names)
+        told = json.dumps({name: fields[name] for name in names}, ensure_ascii=False, indent=1)
+        private = json.dumps({"type": "x_note", "seq": 99}).encode()
+        said = [(told.encode(), True)]
+        return [(private, True), *said] if self.chance.random() < 0.2 else said
+
+
 class Session:
     """A core, what is under way to and from it, and the oracle that watches the client's side."""
 
@@ -171,6 +207,8 @@ class Session:
     def send(self, data: bytes) -> None:
         self.now += 0.001
         self.oracle.sent(data, t=self.now)
+        if isinstance(self.spoil, Vary):
+            self.spoil.sent.append(data)
         self.to_core.append(data)
 
     def move(self, name: str) -> None:
@@ -238,6 +276,10 @@ class Session:
         if not self.to_client:
             return
         chunk = self.to_client.popleft()
+        if isinstance(self.spoil, Vary):
+            for data, is_control in self.spoil.variants(chunk):
+                self.oracle.received(data, "text" if is_control else "binary", t=self.now)
+            return
         copies = 1 if self.spoil is None else self.spoil.copies(chunk)
         for _ in range(copies):
             is_text = chunk.kind is FrameKind.TEXT
@@ -316,3 +358,15 @@ def test_the_oracle_misses_no_control_message_lost_or_doubled(
     session = Session(profiles, spoil)
     _play(session, steps)
     assert session.oracle.finish(quiet=True) or not spoil.spoilt, spoil.spoilt
+
+
+@CALM
+@given(PROFILES, STEPS, st.integers(0, 2**32))
+def test_the_oracle_bears_what_is_said_in_another_way(
+    profiles: frozenset[str], steps: list[tuple[str, Any]], seed: int
+) -> None:
+    session = Session(profiles)
+    session.spoil = Vary(session.oracle.claims, seed)
+    _play(session, steps)
+    breaches = session.oracle.finish(quiet=True)
+    assert not breaches, breaches

@@ -133,8 +133,8 @@ class Oracle:
         self._stopped: list[_Message] = []
         self._counted = 0
         self._last_activity: float | None = 0.0
-        self._active_before_close: float | None = None
-        self._activities: list[float | None] = []
+        # When something happened, and whether nothing was being spoken from then on.
+        self._activities: list[tuple[float | None, bool]] = []
         self._last_was_rejection = False
 
     # --- What the client does ------------------------------------------------------------------
@@ -166,7 +166,6 @@ class Oracle:
         self._messages[seq] = message
         if self._close is None and meaning.type == "close" and not message.ignored:
             self._close = message
-            self._active_before_close = self._last_activity
         self._activity(t)
         self._last_was_rejection = False
         return seq
@@ -424,6 +423,7 @@ class Oracle:
         message.started = True
         message.start = fields
         self._running = message
+        self._activity(t)
         self._check_start_fields(message, fields)
 
     def _must_not_start(self, message: _Message) -> bool:
@@ -869,8 +869,9 @@ class Oracle:
             self._found("cancel.after-close", reason)
 
     def _check_other_close(self, reason: str, fields: dict[str, Any], t: float | None) -> None:
-        if reason == "idle" and self._close is not None and not self._crossed_idle():
-            self._found("close.session-closed", "`close` was sent, and the reason is idle")
+        if reason == "idle" and self._close is not None:
+            if self.claims.idle_s is None or self._was_idle(t) is False:
+                self._found("close.session-closed", "`close` was sent, and the reason is idle")
             return
         if "seq" in fields or fields.get("last_seq") != self._answered_to:
             what = f"`last_seq` is {fields.get('last_seq')}; the highest answered is"
@@ -886,33 +887,32 @@ class Oracle:
                 what = f"the session ended, and utterance {_numbers(left)} had no end"
                 self._found("order.one-terminal", what)
 
-    def _crossed_idle(self) -> bool:
-        """Whether the limit may have been reached before `close` came."""
-        close, before = self._close, self._active_before_close
-        if close is None or close.t is None or before is None:
-            return False
-        return close.t - before >= (self.claims.idle_s or 0.0) - _SLACK_S
+    def _was_idle(self, until: float | None) -> bool | None:
+        """Whether the session lay still for as long as the limit, at any time before `until`.
+
+        What the client sent after that may have crossed the end. None: that cannot be known.
+        """
+        limit = self.claims.idle_s
+        if limit is None or until is None:
+            return None
+        since: float = 0.0
+        resting = True
+        for when, rests in (*self._activities, (until, True)):
+            if when is None:
+                return None
+            if resting and when - since >= limit - _SLACK_S:
+                return True
+            since, resting = when, rests
+        return False
 
     def _check_idle(self, t: float | None) -> None:
         unended = [m for m in self._messages.values() if m.started and not m.ended]
         if unended or self._ended_by_going_away:
             self._found("idle.reset-by-messages", "the idle clock ran during an utterance")
             return
-        limit = self.claims.idle_s
-        last = self._last_activity_read(t)
-        if limit is None or t is None or last is None:
-            return
-        waited = t - last
-        if waited < limit - _SLACK_S:
-            reason = f"the session was idle for {waited:.2f} s; the limit is {limit:g} s"
+        if self._was_idle(t) is False:
+            reason = f"the session was not idle for {self.claims.idle_s:g} s"
             self._found("idle.reset-by-messages", reason)
-
-    def _last_activity_read(self, t: float | None) -> float | None:
-        """The last activity that the endpoint must have seen by `t`: others may have crossed."""
-        if t is None or None in self._activities:
-            return None
-        seen = [when for when in self._activities if when is not None and when < t - _SLACK_S]
-        return seen[-1] if seen else 0.0
 
     def _check_drained(self) -> None:
         if self._blind:
@@ -1027,7 +1027,8 @@ class Oracle:
 
     def _activity(self, t: float | None) -> None:
         self._last_activity = t
-        self._activities.append(t)
+        resting = not any(m.started and not m.ended for m in self._messages.values())
+        self._activities.append((t, resting))
 
     def _found(self, requirement: str, reason: str) -> None:
         self.breaches.append(Breach(requirement, reason))
