@@ -143,6 +143,19 @@ launch = ["{python}", "SILENT", "{port}"]
 ready_url = "http://127.0.0.1:{port}/ping"
 timeouts = { ready_s = 20, first_byte_s = 0.3, stall_s = 0.3 }
 
+[endpoint.failing]
+launch = [
+  "{python}", "-m", "utterwire_server", "--engine", "faulty",
+  "--host", "127.0.0.1", "--port", "{port}",
+]
+ready_url = "http://127.0.0.1:{port}/ping"
+
+[endpoint.poor]
+launch = ["{python}", "-m", "utterwire_server", "--host", "127.0.0.1", "--port", "{port}"]
+ready_url = "http://127.0.0.1:{port}/ping"
+profiles = ["core", "interrupt", "negotiate"]
+budget = { characters = 3000, requests_per_second = 30 }
+
 [endpoint.never]
 launch = ["{python}", "-c", "import time; time.sleep(60) # {port}"]
 ready_url = "http://127.0.0.1:{port}/ping"
@@ -161,6 +174,8 @@ ca_file = "none.pem"
         ("absent", 2, "cannot start /nowhere/server"),
         ("never", 2, "did not answer /ping with 200"),
         ("trust", 2, "ca_file"),
+        ("failing", 2, "failed on a first, plain request with `synthesis_failed`"),
+        pytest.param("poor", 0, "the budget of 3000 characters is spent", marks=pytest.mark.slow),
         pytest.param("silent", 1, "A valid request never came to an end.", marks=pytest.mark.slow),
     ],
 )

@@ -103,8 +103,8 @@ async def _play_all(
         patience = Pace(waits.connect_s, waits.first_byte_s or 30.0, waits.stall_s or 30.0)
         probe = await play(SCENARIOS[_PROBE], target, main, patience, meter)
         results.transcripts[_PROBE] = probe
-        if probe.broken is not None:
-            results.unreachable = probe.broken
+        results.unreachable = scenarios.out_of_order(probe)
+        if results.unreachable is not None:
             log = main.log_tail()
             if log:
                 results.unreachable += f"; the endpoint's last words: {log.splitlines()[-1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import accepted, audio, closing, conversation, http, probe, rejected, websocket
-from .probe import probed
+from .probe import out_of_order, probed
 
 __all__ = [
     "accepted",
@@ -11,6 +11,7 @@ __all__ = [
     "closing",
     "conversation",
     "http",
+    "out_of_order",
     "probe",
     "probed",
     "rejected",

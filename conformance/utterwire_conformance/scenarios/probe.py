@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.stage import Stage, scenario
 from utterwire_conformance.transcript import Transcript
 
-__all__ = ["probe", "probed"]
+__all__ = ["out_of_order", "probe", "probed"]
+
+_NOT_WORKING: Final = frozenset({"synthesis_failed", "internal", "overloaded", "going_away"})
 
 
 @scenario()
@@ -37,3 +41,15 @@ def probed(transcript: Transcript) -> tuple[float, float | None, float]:
     spent = utterance.chunks[-1].t - utterance.sent.t
     characters = max(1, len(utterance.sent.meaning.text))
     return rtt, first.t - utterance.sent.t, spent / characters
+
+
+def out_of_order(transcript: Transcript) -> str | None:
+    """Why nothing can be judged though the endpoint answers: it cannot speak at present."""
+    if transcript.broken is not None or not transcript.sessions():
+        return transcript.broken
+    utterance = Dialogue.read(transcript, 1).utterance(1)
+    for chunk in (*utterance.rejections, *utterance.terminals) if utterance is not None else ():
+        if chunk.code in _NOT_WORKING:
+            said = chunk.fields.get("message")
+            return f"the endpoint failed on a first, plain request with `{chunk.code}` ({said})"
+    return None
