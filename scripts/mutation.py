@@ -5,10 +5,10 @@
     python scripts/mutation.py --container schemas --out -
 
 mutmut does the work, in a copy outside the checkout.  It changes the code of functions only, so
-that tables at the level of a module are not put to the test.  The result is JSON: how it was made, the
-counts by status, and every mutant that no test noticed with its diff and a `judgement`: why
-it may live, written by hand into the file.  A judgement is carried over to later runs as long
-as the diff is the same.
+that tables at the level of a module are not put to the test.  The result is JSON: how it was
+made, the counts by status, and every mutant that no test noticed with its diff and a
+`judgement`: why it may live, written by hand into the file.  A judgement is carried over to
+later runs as long as the diff is the same.
 
 Exits 0 if every mutant was noticed or is judged, 1 if not, 2 if there was no run.
 """
