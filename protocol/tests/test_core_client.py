@@ -328,13 +328,14 @@ def test_several_in_flight(client: Any) -> None:
 
 def test_an_endpoint_of_the_field(client: Any) -> None:
     """No ``synthesis_start``, no ``seq``."""
-    client.core.synthesize("One.", 0.0)
+    client.core.synthesize("One.", 0.0, request_id="x")
     client.core.synthesize("Two.", 0.0, voice="w", sample_rate=8000, format="mulaw")
-    events = client.read(b"ab", json_text({"type": "synthesis_complete"}), b"cd")
+    events = client.read(b"ab", b"ef", json_text({"type": "synthesis_complete"}), b"cd")
     assert events == [
-        SynthesisStart(1, None, 24000, "pcm_s16le", None, implied=True),
+        SynthesisStart(1, "x", 24000, "pcm_s16le", None, implied=True),
         AudioChunk(1, b"ab"),
-        SynthesisComplete(1, None, None, None, None, None, 2),
+        AudioChunk(1, b"ef"),
+        SynthesisComplete(1, "x", None, None, None, None, 4),
         SynthesisStart(2, None, 8000, "mulaw", "w", implied=True),
         AudioChunk(2, b"cd"),
     ]
@@ -501,6 +502,11 @@ def test_who_was_cancelled_by_nobody_is_told(
 
 def test_marks(speaking: Any) -> None:
     good = {"text": "a", "start_s": 0, "end_s": 0.5, "char_start": 0, "char_end": 1}
+    # Before the start, and without a seq; a word that takes no time is one.
+    short = {**good, "end_s": 0}
+    assert speaking.read({"type": "marks", "words": [short]}) == [
+        MarksReceived(1, "x", (Word("a", 0.0, 0.0, 0, 1),))
+    ]
     bad = [
         None,
         {},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -118,10 +119,23 @@ def test_session(options: Callable[..., EndpointOptions]) -> None:
 def test_a_session_lists_the_voices_that_fit(options: Callable[..., EndpointOptions]) -> None:
     voices = tuple(f"voice-{index:06}" for index in range(20_000))
     message = encode_session(1, options(voices=voices, default_voice=voices[-1]))
-    assert MAX_CHUNK_BYTES / 4 < len(message) <= MAX_CHUNK_BYTES
+    assert len(message) <= MAX_CHUNK_BYTES
     listed = read(message)["voices"]
+    assert len(listed) == 2500
     assert listed[0] == voices[-1]
     assert tuple(listed[1:]) == voices[: len(listed) - 1]
+
+
+def test_a_session_fills_a_message_to_the_last_byte(
+    options: Callable[..., EndpointOptions],
+) -> None:
+    voices = tuple(f"voice-{index:06}" for index in range(4000))
+    rest = MAX_CHUNK_BYTES - len(encode_session(1, options(voices=voices, session_id="x")))
+    full = encode_session(1, options(voices=voices, session_id="x" * (1 + rest)))
+    assert len(full) == MAX_CHUNK_BYTES
+    assert len(read(full)["voices"]) == 4000
+    over = encode_session(1, options(voices=voices, session_id="x" * (2 + rest)))
+    assert len(read(over)["voices"]) == 2000
 
 
 def test_session_closed() -> None:
@@ -175,6 +189,22 @@ def test_marks_are_spread_over_messages_of_64_kib() -> None:
     assert sum(len(read(message)["words"]) for message in messages) == 2500
     assert len(messages) == 3
     assert all(len(message) <= MAX_CHUNK_BYTES for message in messages)
+    assert all(read(message)["request_id"] == UTTERANCE.request_id for message in messages)
     # No message could have taken one word more.
     one = len(encode_marks(UTTERANCE, words[:2])[0]) - len(encode_marks(UTTERANCE, words[:1])[0])
     assert all(len(message) + one > MAX_CHUNK_BYTES for message in messages[:-1])
+
+
+def test_marks_fill_a_message_to_the_last_byte() -> None:
+    words = [Word("a", 0.0, 0.0, 0, 1)] * 2000
+    nameless = dataclasses.replace(UTTERANCE, request_id="")
+    rest = MAX_CHUNK_BYTES - sum(len(each) for each in encode_marks(nameless, words[:900]))
+    one = len(encode_marks(nameless, words[:2])[0]) - len(encode_marks(nameless, words[:1])[0])
+    words = words[: 900 + rest // one]
+    rest %= one
+    full = dataclasses.replace(UTTERANCE, request_id="x" * rest)
+    assert [len(message) for message in encode_marks(full, words)] == [MAX_CHUNK_BYTES]
+    assert len(encode_marks(full, words * 2)) == 2
+    assert [len(message) for message in encode_marks(full, words * 2)] == [MAX_CHUNK_BYTES] * 2
+    over = dataclasses.replace(UTTERANCE, request_id="x" * (rest + 1))
+    assert len(encode_marks(over, words)) == 2

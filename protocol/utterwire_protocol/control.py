@@ -168,8 +168,9 @@ def encode_marks(utterance: Utterance, words: Iterable[Word]) -> list[bytes]:
     """
     messages: list[bytes] = []
     batch: list[JsonObject] = []
-    size = 0
-    empty = len(_encode("marks", utterance.seq, utterance.request_id, {"words": []}))
+    # Every word is counted with a comma, of which a message has one fewer than words.
+    empty = len(_encode("marks", utterance.seq, utterance.request_id, {"words": []})) - 1
+    size = empty
     for word in words:
         if utterance.text[word.char_start : word.char_end] != word.text:
             raise LocalProtocolError(
@@ -177,9 +178,9 @@ def encode_marks(utterance: Utterance, words: Iterable[Word]) -> list[bytes]:
             )
         fields = word.as_fields()
         length = len(dump(fields)) + 1
-        if batch and empty + size + length > MAX_CHUNK_BYTES:
+        if batch and size + length > MAX_CHUNK_BYTES:
             messages.append(_encode("marks", utterance.seq, utterance.request_id, {"words": batch}))
-            batch, size = [], 0
+            batch, size = [], empty
         batch.append(fields)
         size += length
     if batch:
