@@ -513,6 +513,20 @@ def test_the_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "breaks audio.whole-samples" in told
 
 
+async def test_a_reader_may_leave_the_list_early() -> None:
+    code = "import sys; from utterwire_conformance.faults import main_proxy; sys.exit(main_proxy())"
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, "--list"), stdout=writing, stderr=asyncio.subprocess.PIPE
+        )
+    finally:
+        os.close(writing)
+    _, told = await process.communicate()
+    assert (process.returncode, told) == (0, b"")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import ssl
 import sys
 from collections.abc import Sequence
@@ -64,8 +65,15 @@ async def _serve(proxy: FaultProxy) -> None:
 
 
 def _list(faults: list[Fault]) -> None:
-    for fault in faults:
-        print(f"{fault.name}\n    {fault.explanation}\n    breaks {', '.join(fault.breaks)}")
+    lines = (
+        f"{fault.name}\n    {fault.explanation}\n    breaks {', '.join(fault.breaks)}"
+        for fault in faults
+    )
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        # Whoever reads has seen enough; what is flushed at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(reason: str) -> int:
