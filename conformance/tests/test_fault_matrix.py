@@ -52,9 +52,20 @@ def test_a_sample_is_found(sample: Matrix, name: str) -> None:
     assert name not in sample.survivors, sample.survivors[name]
 
 
+def selected(items: list[pytest.Item]) -> list[Fault]:
+    """The faults that the tests to be run ask for: all, or those chosen by name."""
+    names: set[str] = set()
+    for item in items:
+        if "matrix" not in getattr(item, "fixturenames", ()):
+            continue
+        callspec = getattr(item, "callspec", None)
+        names |= set(FAULTS) if callspec is None else {callspec.params["name"]}
+    return [fault for fault in FAULTS.values() if fault.name in names]
+
+
 @pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    found = run(list(FAULTS.values()))
+def matrix(request: pytest.FixtureRequest) -> Matrix:
+    found = run(selected(request.session.items))
     path = os.environ.get("UTTERWIRE_FAULT_MATRIX")
     if path:
         text = json.dumps(found.to_json(), indent=1, sort_keys=True)
