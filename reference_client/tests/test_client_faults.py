@@ -306,6 +306,40 @@ async def test_what_is_no_websocket_traffic(endpoint: Serve, frame: bytes) -> No
 
 
 @pytest.mark.parametrize(
+    ("frame", "code", "said"),
+    [
+        (b"\x83\0", None, "no valid WebSocket traffic"),
+        (b"\x82\x81\0\0\0\0x", None, "no valid WebSocket traffic"),
+        (b"\x88\x02\x03\xf3", 1011, "with code 1011"),
+    ],
+)
+async def test_a_peer_that_ends_the_session_and_keeps_the_line(
+    endpoint: Serve, frame: bytes, code: int | None, said: str
+) -> None:
+    """No deadline of the session helps here, and none is needed."""
+    deadlines = Deadlines(first_chunk_s=math.inf, stall_s=math.inf, close_s=0.05)
+    left = asyncio.Event()
+
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        transport = peer.connection.transport
+        # The peer's own library would close: this one sees and does nothing any more.
+        transport.pause_reading()
+        transport.write(frame)
+        await left.wait()
+        transport.abort()
+
+    async with connect(await endpoint(script), deadlines=deadlines) as session:
+        async with asyncio.timeout(20):
+            _, error = await outcome(session.speak("x"))
+        left.set()
+    assert isinstance(error, SessionLost)
+    assert error.code == code
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
     ("reason", "retryable"),
     [("going_away", True), ("idle", True), ("slow_reader", True), ("policy", False), ("new", True)],
 )

@@ -53,6 +53,29 @@ class _Connect(websocket_connect):
         return exc
 
 
+class _Connection(ClientConnection):
+    """A connection that ends though the peer does not close TCP.
+
+    Once a close frame was sent, after the peer's or because what came was no valid traffic, TCP is
+    the peer's to close (RFC 6455 section 7.1.1). One that does not is dropped: whoever waits for a
+    message is told why by nothing else.
+    """
+
+    _drop_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._drop_timer is None and self.protocol.close_expected():
+            self._drop_timer = self.loop.call_later(
+                self.close_timeout or _CLOSE_TIMEOUT_S, self.transport.abort
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
+        super().connection_lost(exc)
+
+
 class WebSocketTransport:
     """A :class:`~utterwire_client.transport.Transport` over one WebSocket connection."""
 
@@ -132,6 +155,7 @@ async def open_websocket(
     try:
         connection = await _Connect(
             address,
+            create_connection=_Connection,
             compression=None,
             additional_headers=_checked(headers),
             user_agent_header=_USER_AGENT,
