@@ -3,6 +3,7 @@
 # ruff: noqa: PT012 - how a loop or a block is left is what is tested
 
 import asyncio
+import contextlib
 import gc
 import math
 import struct
@@ -23,6 +24,7 @@ from utterwire_client import (
     UtterwireError,
     connect,
 )
+from websockets.exceptions import ConnectionClosed
 
 Serve = Callable[..., Awaitable[str]]
 
@@ -162,6 +164,50 @@ async def test_no_deadline_at_all(endpoint: Serve) -> None:
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
         assert await session.speak("x").read() == tone(4)
+
+
+async def test_a_peer_that_speaks_on_after_the_end(endpoint: Serve) -> None:
+    """Whoever leaves gets the own exception, not one of what still arrives."""
+
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        while True:
+            await peer.audio(tone(1))
+            await asyncio.sleep(0)
+
+    class Enough(Exception):
+        pass
+
+    with pytest.raises(Enough):
+        async with connect(await endpoint(script), deadlines=Deadlines(close_s=0.05)) as session:
+            async for event in session.speak("x", request_id="a"):
+                if isinstance(event, Audio):
+                    raise Enough
+
+
+async def test_what_arrives_behind_a_deadline(endpoint: Serve) -> None:
+    """The peer does not read, so that a message cannot be sent, and speaks on."""
+    deadlines = Deadlines(stall_s=0.2, close_s=0.1)
+
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        peer.connection.transport.pause_reading()
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await peer.audio(tone(100))
+                await asyncio.sleep(0)
+
+    async with connect(await endpoint(script), deadlines=deadlines) as session:
+        first = session.speak("x")
+        listening = asyncio.create_task(outcome(first))
+        while not first.received_bytes:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0.001)
+        for _ in range(100):
+            session.speak("y" * 200_000)
+        _, error = await listening
+    assert isinstance(error, UtterwireError)
 
 
 @pytest.mark.parametrize("what", ["cancel", "hello"])

@@ -324,7 +324,10 @@ class Session:
     async def _read(self) -> None:
         try:
             while await self._room():
-                self._receive(await self._transport.receive())
+                message = await self._transport.receive()
+                # The session may have ended meanwhile, and nobody is left to tell.
+                if self._over is None:
+                    self._receive(message)
         except TransportClosed as exc:
             code, why = exc.code, str(exc)
             self._end(
