@@ -204,6 +204,7 @@ def _spoken(data: bytes, seq: int, **fields: Any) -> list[dict[str, Any]]:
 
 
 CONVERSATIONS += [_spoken(data, 1) for data in EXTRA]
+CONVERSATIONS += [_spoken(b'{"text":"","request_id":"\\u00e9"}', 1, request_id="é")]
 CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(data) + 1)]]
 # More wait than a short queue holds.
 CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
@@ -254,6 +255,7 @@ EXCHANGES: list[tuple[Request, Head, bool]] = [
         b'{"text":"Hello.","stream":false}',
         b'{"text":"Hello.","stream":7}',
         b'{"type":"close"}',
+        b'{"text":"Hello.","speed":NaN}',
     ]
     for headers, head, clean in (
         (JSON, AUDIO, True),

@@ -107,7 +107,12 @@ class _Heads(ExchangeTamper):
 
 
 def _answers(
-    name: str, explanation: str, breaks: str, when: _RequestTest, head: Head, body: bytes = b""
+    name: str,
+    explanation: str,
+    breaks: str | tuple[str, ...],
+    when: _RequestTest,
+    head: Head,
+    body: bytes = b"",
 ) -> None:
     FAULTS.add(
         name, explanation, breaks, exchange=partial(_Answers, when=when, head=head, body=body)
@@ -337,6 +342,17 @@ _changes(
     "Requests that should be rejected are served.",
     "http.same-validation",
     lambda request: _is_speech(request) and _meaning(request).verdict == "reject",
+    lambda _: json.dumps({"text": SAFE_TEXT}).encode(),
+)
+_changes(
+    "http-nan-accepted",
+    "NaN and infinities are taken for numbers.",
+    "http.same-validation",
+    lambda request: (
+        _is_speech(request)
+        and any(word in request.body for word in (b"NaN", b"Infinity"))
+        and _meaning(request).codes == {"invalid_json"}
+    ),
     lambda _: json.dumps({"text": SAFE_TEXT}).encode(),
 )
 _changes(
@@ -650,6 +666,15 @@ FAULTS.add(
     "After a request was refused every other fails with 500.",
     "http.survives",
     exchange=_FailsAfterRejection,
+)
+
+_answers(
+    "http-a-page-for-everything",
+    "Whatever is asked for, a page for people comes, with the status 200.",
+    ("http.streams", "http.whole", "http.request-content-type", "http.survives"),
+    _is_speech,
+    Head(200, (("Content-Type", "text/html"),)),
+    b"<html><h1>Welcome</h1></html>",
 )
 
 # --- Ping ----------------------------------------------------------------------------------------

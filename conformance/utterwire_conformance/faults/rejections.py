@@ -19,7 +19,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.strict_json import NotJson, NotUtf8, parse
 
 from .catalogue import Catalogue
-from .rewriting import error_frame, message_frame
+from .rewriting import error_frame, invalid_twin, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -49,6 +49,16 @@ FAULTS.chunks(
     "The error to a rejected message leaves out its `request_id`.",
     "reject.one-error",
     lambda chunk, _: [chunk.changed(request_id=...)] if chunk.is_rejection else None,
+)
+FAULTS.chunks(
+    "rejections-without-foreign-ids",
+    "The error to a rejected message leaves out a `request_id` that is not ASCII.",
+    "reject.one-error",
+    lambda chunk, _: (
+        [chunk.changed(request_id=...)]
+        if chunk.is_rejection and not str((chunk.fields or {}).get("request_id", "")).isascii()
+        else None
+    ),
 )
 FAULTS.chunks(
     "rejections-without-seq",
@@ -248,6 +258,43 @@ FAULTS.chunks(
         if chunk.fields is not None and chunk.fields.get("code") == "duplicate_request_id"
         else None
     ),
+)
+
+
+class _SharedIds(SessionTamper):
+    """Knows the ids of all sessions together."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._refused: set[int] = set()
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        taps: list[Tap] = self.shared.notes.setdefault("taps", [])
+        if all(tap is not self.tap for tap in taps):
+            taps.append(self.tap)
+        name = message.meaning.request_id
+        elsewhere = (
+            tap.messages[seq].meaning.request_id
+            for tap in taps
+            if tap is not self.tap
+            for seq in tap.unended()
+        )
+        if name is None or not message.is_valid_request or name not in elsewhere:
+            return super().client_message(message)
+        self._refused.add(message.seq)
+        return [message_frame(invalid_twin(message, "missing_text"), message)]
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.is_rejection and chunk.seq in self._refused:
+            return [ToClient(chunk.changed(code="duplicate_request_id"))]
+        return super().chunk(chunk)
+
+
+FAULTS.add(
+    "ids-shared-by-sessions",
+    "A `request_id` is rejected as a duplicate because another session has it.",
+    "reject.duplicate-request-id",
+    _SharedIds,
 )
 
 

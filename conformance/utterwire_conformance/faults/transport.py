@@ -43,6 +43,19 @@ FAULTS.add(
 )
 
 
+class _WrongAccept(SessionTamper):
+    def handshake(self, head: Head) -> Head:
+        return head.having("Sec-WebSocket-Accept", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+
+
+FAULTS.add(
+    "handshake-accepts-another",
+    "The handshake is answered with the key of another.",
+    "ws.path",
+    _WrongAccept,
+)
+
+
 class _Compresses(SessionTamper):
     def handshake(self, head: Head) -> Head:
         return head.having("Sec-WebSocket-Extensions", "permessage-deflate")
