@@ -463,11 +463,57 @@ async def test_text_that_nobody_may_be_asked_to_speak(endpoint: Serve, say: Say)
     assert "text" in result.one_line()
 
 
-async def test_usage(say: Say) -> None:
-    result = await say.run("say", "--nonsense", "x")
-    assert result.code == ExitCode.USAGE
-    assert "--nonsense" in result.err
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "COMMAND"),
+        (("sing",), "sing"),
+        (("say", "--nonsense", "x"), "--nonsense"),
+        (("say", "x", "--speed", "fast"), "--speed"),
+        (("say", "x", "--sample-rate", "24000.5"), "--sample-rate"),
+        (("say", "x", "--two\nlines"), "lines"),
+    ],
+)
+def test_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], named: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert err.startswith("utterwire")
+    assert named in err
+    assert err.count("\n") == 1
+
+
+async def test_version(say: Say) -> None:
     assert (await say.run("--version")).out.startswith(b"utterwire ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed"), [("say -", "<&-"), ("say x", ">&-"), ("say - -q", "<&- >&-")]
+)
+async def test_standard_streams_that_are_closed(say: Say, arguments: str, closed: str) -> None:
+    command = f"exec {sys.executable} -m utterwire_client {arguments} --url ws://127.0.0.1:1"
+    process = await asyncio.create_subprocess_shell(
+        f"{command} {closed}",
+        stderr=subprocess.PIPE,
+        cwd=say.directory,
+        env=say.environ,
+    )
+    _, err = await process.communicate()
+    assert Result(process.returncode or 0, b"", err.decode()).one_line().endswith("\n")
+    assert process.returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+async def test_a_stderr_that_takes_nothing(endpoint: Serve, say: Say, stderr: str) -> None:
+    url = await endpoint(hello)
+    process = await asyncio.create_subprocess_shell(
+        f"exec {sys.executable} -m utterwire_client say x --url {url} -o hello.wav {stderr}",
+        cwd=say.directory,
+        env=say.environ,
+    )
+    assert await process.wait() == ExitCode.DONE
+    assert frames((say.directory / "hello.wav").read_bytes())[1]
 
 
 # -- in this process, for what a terminal does

@@ -95,9 +95,10 @@ async def test_headers_that_are_none(headers: dict[str, str]) -> None:
     assert "Injected" not in str(caught.value)
 
 
-async def test_an_address_that_is_none() -> None:
+@pytest.mark.parametrize("url", ["localhost:8080", "ws://a..b", f"ws://{'a' * 300}.invalid"])
+async def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(RequestInvalid):
-        async with connect("localhost:8080"):
+        async with connect(url):
             pass
 
 

@@ -92,6 +92,7 @@ def test_the_reference_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (None, "mine", "there is no endpoint file"),
         ("[endpoint.mine\n", "mine", "line 1"),
         ("\xff", "mine", "not TOML"),
+        ("a = " + "[" * 5_000, "mine", "too deeply"),
         ("", "mine", "the file"),
         ("[endpoint.mine]\nurl = 5\n", "mine", "endpoint.mine.url"),
         ('[endpoint.mine]\nurl = "ws://h"\nurll = 1\n', "mine", "urll"),

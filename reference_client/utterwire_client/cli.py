@@ -16,6 +16,7 @@ from enum import IntEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.endpoints import Endpoint, find_endpoint, tls_context
@@ -29,7 +30,7 @@ from utterwire_client.errors import (
     UtterwireError,
 )
 from utterwire_client.events import Audio, Complete, Start
-from utterwire_client.progress import Progress
+from utterwire_client.progress import Progress, printable
 from utterwire_client.session import connect
 from utterwire_client.sink import (
     Container,
@@ -78,6 +79,11 @@ class _UsageError(Exception):
     """The command cannot be carried out as it was given."""
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.USAGE, f"{printable(f'{self.prog}: {message}')} (see {self.prog} -h)\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     endpoint: Endpoint
@@ -94,7 +100,7 @@ class _Job:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="utterwire", description="Speech from an Utterwire endpoint.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"utterwire {_version()}")
@@ -213,6 +219,8 @@ def _text(arguments: argparse.Namespace) -> str:
         raise _UsageError("give a text to speak, or - for stdin, or --file PATH (one of them)")
     if arguments.text not in (None, "-"):
         return str(arguments.text)
+    if arguments.file is None and sys.stdin is None:
+        raise _UsageError("stdin is closed: there is no text to read")
     try:
         data = sys.stdin.buffer.read() if arguments.file is None else arguments.file.read_bytes()
     except OSError as exc:
@@ -257,6 +265,8 @@ def _deadlines(timeout: float | None, endpoint: Endpoint) -> Deadlines:
 def _sink(job: _Job) -> Sink:
     no_wav = job.format is not None and job.format not in _FIT_FOR_WAV
     if job.output == "-":
+        if sys.stdout is None:
+            raise _UsageError("stdout is closed: give -o FILE")
         if sys.stdout.isatty():
             raise _UsageError("audio is not for a terminal: give -o FILE, or a pipe")
         container: Container = RawContainer() if job.raw or no_wav else WavContainer()

@@ -88,6 +88,8 @@ def _read(path: Path, *, must_exist: bool) -> dict[str, Any] | None:
         raise RequestInvalid(f"cannot read the endpoint file {path}: {exc.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise RequestInvalid(f"{path} is not TOML: {exc}") from None
+    except RecursionError:
+        raise RequestInvalid(f"{path} is nested too deeply") from None
     problems = sorted(
         validator("endpoint-file").iter_errors(document), key=lambda problem: problem.json_path
     )

@@ -1,5 +1,6 @@
 """How far ``utterwire say`` has come, on stderr."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -34,16 +35,17 @@ def printable(text: str) -> str:
 class Progress:
     """Writes lines to ``stream``: one that is rewritten on a terminal, plain lines elsewhere.
 
-    ``quiet`` leaves out all but :meth:`note`. ``clock`` returns seconds.
+    ``quiet`` leaves out all but :meth:`note`. ``clock`` returns seconds. What cannot be written is
+    lost, and nothing else: ``stream`` may be None, closed or full.
     """
 
     def __init__(
-        self, stream: TextStream, *, quiet: bool, clock: Callable[[], float] = time.monotonic
+        self, stream: TextStream | None, *, quiet: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream = stream
         self._quiet = quiet
         self._clock = clock
-        self._rewrites = stream.isatty()
+        self._rewrites = stream is not None and stream.isatty()
         self._started_at = clock()
         self._drawn_at = -1.0
         self._drawn = False
@@ -104,10 +106,14 @@ class Progress:
     def _write(self, text: str) -> None:
         clear = "\r\x1b[K" if self._drawn else ""
         self._drawn = False
-        self._stream.write(f"{clear}{text}\n")
-        self._stream.flush()
+        self._put(f"{clear}{text}\n")
 
     def _draw(self, text: str) -> None:
         self._drawn = True
-        self._stream.write(f"\r{printable(text)}\x1b[K")
-        self._stream.flush()
+        self._put(f"\r{printable(text)}\x1b[K")
+
+    def _put(self, text: str) -> None:
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.write(text)
+                self._stream.flush()

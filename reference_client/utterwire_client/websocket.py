@@ -176,6 +176,8 @@ async def open_websocket(
         raise DeadlineExceeded(
             f"no connection to {shown} within {connect_s:g} s", which="connect", seconds=connect_s
         ) from None
+    except UnicodeError:
+        raise RequestInvalid(f"{shown} has no valid host name (RFC 3490)") from None
     except (OSError, InvalidHandshake, InvalidProxy, InvalidURI, ImportError) as exc:
         raise _connect_failed(shown, exc) from exc
     return WebSocketTransport(connection)
