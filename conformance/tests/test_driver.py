@@ -19,7 +19,11 @@ from utterwire_conformance.driver import (
     fetch_status,
     tls_context,
 )
+from utterwire_conformance.endpoints import Endpoint, Timeouts
+from utterwire_conformance.runner import run_checks
+from utterwire_conformance.target import Target
 from utterwire_conformance.transcript import Case, Transcript
+from utterwire_conformance.verdict import Verdict
 from utterwire_conformance.wire import (
     Frame,
     FrameDecoder,
@@ -389,3 +393,73 @@ def test_trust(tmp_path: Path) -> None:
         tls_context(tmp_path / "ca.pem")
     with pytest.raises(ConnectFailed, match="ca_file"):
         tls_context(tmp_path / "none.pem")
+
+
+async def test_a_flood_of_pings_is_read_and_not_answered_one_by_one() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        while True:
+            writer.write(encode(Frame(Opcode.PING, b"x" * 100)) * 100)
+            await writer.drain()
+
+    async with serving(flood) as port:
+        session = await open_at(port)
+        session.most_bytes = 200_000
+        assert await session.until(lambda: session.dialogue.ended, within=5.0)
+        assert session.dialogue.eof is not None
+        assert "reads no further" in (session.dialogue.eof.reason or "")
+        await session.end()
+
+
+async def test_a_peer_that_takes_nothing_does_not_stop_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("utterwire_conformance.driver.websocket.SEND_S", 0.01)
+    async with serving(ignore) as port:
+        session = await open_at(port)
+        # Far more than two sockets hold.
+        await session.send(b"x" * 20_000_000)
+        await session.end()
+
+
+async def test_a_body_without_end() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"10\r\n0123456789abcdef\r\n" * 1000)
+            await writer.drain()
+
+    async with serving(endless) as port:
+        connection = await HttpConnection.open(f"http://127.0.0.1:{port}", recorder())
+        connection.most_bytes = 100_000
+        async with connection:
+            await connection.send("GET", "/x")
+            assert await connection.head(within=2.0) == 200
+            await connection.read(within=2.0)
+            assert connection.clean is False
+
+
+async def test_an_endpoint_that_never_ends_is_not_waited_for_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        while True:
+            writer.write(encode(Frame(Opcode.BINARY, b"ab")))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("utterwire_conformance.scenarios.probe._MORE_S", 0.1)
+    monkeypatch.setattr("utterwire_conformance.stage._HOPELESS_LIMIT_S", 0.3)
+    async with serving(drip) as port:
+        endpoint = Endpoint("x", url=f"ws://127.0.0.1:{port}", timeouts=Timeouts(first_byte_s=0.1))
+        results = await run_checks(Target(endpoint), ["ws.path", "accept.text_floor"])
+    assert results.transcripts["probe"].unfinished == "a first utterance of a few words did not end"
+    assert results.transcripts["text-floor"].unfinished == "it was not over after 0.3 s"
+    assert results.judgements["ws.path"].verdict is Verdict.PASS

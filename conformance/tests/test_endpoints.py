@@ -78,7 +78,12 @@ MISTAKES = [
         "either `url`",
     ),
     ('[endpoint.a]\nlaunch = ["x"]\nready_url = "http://x:{port}/"', 2, "{port}"),
-    ('[endpoint.a]\nurl = "https://x"', 2, "form"),
+    ('[endpoint.a]\nurl = "https://x"', 2, "ws://HOST"),
+    ('[endpoint.a]\nurl = "wss://[::1"', 2, "IPv6"),
+    ('[endpoint.a]\nurl = "wss://x:99999"', 2, "port"),
+    ('[endpoint.a]\nurl = "wss://x:abc"', 2, "port"),
+    ('[endpoint.a]\nurl = "wss://x"\nhttp_url = "http://x:0"', 3, "port"),
+    ('[endpoint.a]\nurl = "wss://x"\nheaders = { "A B" = "c" }', 3, "name of a header"),
     ('[endpoint.a]\nurl = "wss://x"\nprofiles = ["core", "cor"]', 3, "cor"),
     ('[endpoint.a]\nurl = "wss://x"\nprofiles = ["http"]', 3, "core"),
     ('[endpoint.a]\nurl = "wss://x"\nmax_waiting = 2', 3, "2"),
@@ -102,6 +107,18 @@ def test_mistakes(tmp_path: Path, text: str, line: int, what: str) -> None:
     assert said.startswith(f"{path}:{line}: ")
     assert what in said
     assert "\n" not in said
+
+
+def test_a_scheme_out_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UTTERWIRE_TEST_URL", "gopher://x")
+    path = write(tmp_path, '[endpoint.a]\nurl = "${UTTERWIRE_TEST_URL}"')
+    with pytest.raises(EndpointFileError, match="gopher"):
+        read_endpoints(path)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = write(tmp_path, '\ufeff[endpoint.a]\nurl = "wss://x"')
+    assert list(read_endpoints(path)) == ["a"]
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -129,6 +129,25 @@ ROWS: list[tuple[str, Verdict, Transcript]] = [
     ),
     (
         "http.whole",
+        Verdict.FAIL,
+        exchange(
+            case=must("http.whole"),
+            request={"text": "Hello.", "stream": False},
+            headers={"content-type": "text/html", "content-length": "4"},
+            body=b"Hi!\n",
+        ),
+    ),
+    (
+        "http.request_content_type",
+        Verdict.FAIL,
+        exchange(
+            case=must("http.request_content_type"),
+            headers={"content-type": "application/json; charset=utf-8"},
+            body=b"{}",
+        ),
+    ),
+    (
+        "http.whole",
         Verdict.PASS,
         exchange(
             case=must("http.whole"),

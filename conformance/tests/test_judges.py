@@ -176,6 +176,39 @@ def test_a_good_session_passes(check: str) -> None:
     assert second_opinion(CHECKS[check].requirement, "", account) is None
 
 
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+ANSWER = {
+    "upgrade": "WebSocket",
+    "connection": "keep-alive, Upgrade",
+    "sec-websocket-accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"sec-websocket-accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOp="}, "Accept"),
+        ({"sec-websocket-accept": ""}, "Accept"),
+        ({"upgrade": "h2c"}, "Upgrade: websocket"),
+        ({"connection": "close"}, "Connection: Upgrade"),
+        ({"sec-websocket-protocol": "chat"}, "not offered"),
+        ({"sec-websocket-extensions": "x"}, "not offered"),
+    ],
+)
+def test_a_handshake_that_clients_give_up(changes: dict[str, str], said: str | None) -> None:
+    script = Script("probe")
+    script.number += 1
+    script.line("out", "open", headers=(("Sec-WebSocket-Key", KEY),))
+    script.line("in", "open", status=101, headers=tuple((ANSWER | changes).items()))
+    judgement = script.judge("ws.path")
+    if said is None:
+        assert judgement.verdict is Verdict.PASS
+    else:
+        assert judgement.verdict is Verdict.FAIL
+        assert said in judgement.reason
+
+
 BAD: list[tuple[str, str, Callable[[], Script]]] = [
     (
         "order.start_first",

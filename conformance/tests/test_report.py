@@ -68,6 +68,13 @@ def test_exit_codes_and_their_words(
     assert word in made.lines()[-1]
 
 
+def test_an_endpoint_that_never_spoke_does_not_conform() -> None:
+    made = report({})
+    made.run.transcripts["probe"] = Transcript("probe")
+    assert made.exit_code == 2
+    assert "no request was spoken to its end" in made.lines()[-1]
+
+
 def test_the_report_satisfies_its_schema_and_adds_up(tmp_path: Path) -> None:
     made = report(
         {

@@ -180,6 +180,7 @@ def endpoint_at(
         best = _deepest(fault)
         part = ".".join(str(step) for step in list(best.absolute_path)[2:]) or "url"
         raise EndpointFileError(f"--endpoint-url {url}: {part}: {_message(best)}")
+    _check_url(url, f"--endpoint-url {url}")
     endpoint = _build("url", table, Path())
     return replace(endpoint, name=endpoint.public_url or "url")
 
@@ -202,7 +203,7 @@ def _built_in() -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise EndpointFileError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -260,7 +261,13 @@ def _message(error: Any) -> str:
     if error.schema is False or error.validator is None:
         return "give either `url`, or `launch` with `ready_url`, not both"
     if error.validator == "pattern" and "headers" in error.absolute_path:
+        if list(error.absolute_path)[-1] == "headers":
+            return f"{error.instance!r} is not the name of a header"
         return "a header value holds a line end"
+    if error.validator == "pattern" and list(error.absolute_path)[-1:] == ["url"]:
+        return (
+            f"{error.instance!r} is not the address of a WebSocket: write ws://HOST or wss://HOST"
+        )
     if error.validator == "contains":
         return f"must hold {error.schema['contains'].get('const', '{port}')!r}"
     if error.validator == "pattern":
@@ -308,14 +315,25 @@ def _expand(value: str, place: str) -> str:
     return _VARIABLE.sub(substitute, value)
 
 
+def _check_url(url: str, place: str) -> None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise EndpointFileError(f"{place}: {str(error)[:1].lower()}{str(error)[1:]}") from error
+    if not parts.hostname or port == 0:
+        raise EndpointFileError(f"{place}: is not a URL with a host and, if any, a port")
+    if parts.scheme not in ("ws", "wss", "http", "https"):
+        raise EndpointFileError(f"{place}: the scheme is {parts.scheme or 'missing'}")
+
+
 def _endpoint(name: str, table: Mapping[str, Any], text: str, source: Path) -> Endpoint:
     expanded = dict(table)
     for key in ("url", "http_url"):
         if key in expanded:
             place = f"{source}:{_line_of(text, ['endpoint', name, key])}: {key}"
             expanded[key] = _expand(expanded[key], place)
-            if not urlsplit(expanded[key]).hostname:
-                raise EndpointFileError(f"{place}: is not a URL with a host")
+            _check_url(expanded[key], place)
     headers = {}
     for header, value in table.get("headers", {}).items():
         line = _line_of(text, ["endpoint", name, "headers", header])

@@ -14,6 +14,7 @@ from .check import CHECKS
 from .endpoints import Endpoint
 from .requirements import PROFILES, Requirement, requirements
 from .runner import Results
+from .scenarios import spoke
 from .transcript import suite_name
 from .verdict import Judgement, Verdict, worst
 
@@ -172,7 +173,18 @@ class Report:
         if Verdict.HARNESS_ERROR in verdicts or not any(v.judged for v in verdicts):
             return 2
         bad = {Verdict.FAIL, Verdict.WEAK} if self.strict else {Verdict.FAIL}
-        return 1 if verdicts & bad else 0
+        if verdicts & bad:
+            return 1
+        return 2 if self._mute else 0
+
+    @property
+    def _mute(self) -> bool:
+        """Whether the endpoint never spoke a first, plain request to its end.
+
+        What was seen of such an endpoint is no ground to say that it conforms.
+        """
+        first = self.run.transcripts.get("probe")
+        return first is not None and not spoke(first)
 
     def summaries(self) -> dict[str, Summary]:
         """The counts of every profile."""
@@ -230,6 +242,8 @@ class Report:
         weak = sum(s.weak for s in counts)
         if self.exit_code == 2:
             what = f"{errors} requirements were not judged" if errors else "nothing was judged"
+            if self._mute and not errors:
+                what = "no request was spoken to its end"
             return f"{name} COULD NOT BE JUDGED ({profiles}): {what}."
         if self.exit_code == 1:
             what = f"{failed} requirements broken" if failed else f"{weak} recommendations not met"

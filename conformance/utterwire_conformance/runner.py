@@ -109,7 +109,9 @@ async def _play_all(
             if log:
                 results.unreachable += f"; the endpoint's last words: {log.splitlines()[-1]}"
             return
-        pace = patience.measured(*scenarios.probed(probe), players=options.players)
+        rtt, first_byte, character = scenarios.probed(probe)
+        meter.hopeless = first_byte is None
+        pace = patience.measured(rtt, first_byte, character, players=options.players)
     results.pace = pace
     places = asyncio.Semaphore(options.players)
     waiting = asyncio.Semaphore(8)

@@ -48,6 +48,9 @@ LONGEST_TEXT: Final = 4096
 """Length of the longest text that scenarios have spoken, short of limits an endpoint claims."""
 
 _SCENARIO_LIMIT_S: Final = 60.0
+# For an endpoint that did not even end a first utterance.
+_HOPELESS_LIMIT_S: Final = 10.0
+_HOPELESS_BYTES: Final = 4 * 1024 * 1024
 
 
 class Unplayable(Exception):
@@ -100,6 +103,8 @@ class Meter:
         self.sessions = 0
         self.vain = 0
         """How often the endpoint was waited for in vain."""
+        self.hopeless = False
+        """Whether the endpoint did not end a first, plain utterance, whatever else it sends."""
         self._next_request = 0.0
 
     async def spend(self, *, characters: int = 0, sessions: int = 0) -> None:
@@ -268,6 +273,8 @@ class Stage:
             receive_buffer=receive_buffer,
         )
         opened.gate = self._gate
+        if self.meter.hopeless:
+            opened.most_bytes = _HOPELESS_BYTES
         return opened
 
     async def http(
@@ -289,6 +296,8 @@ class Stage:
             receive_buffer=receive_buffer,
         )
         opened.gate = self._gate
+        if self.meter.hopeless:
+            opened.most_bytes = _HOPELESS_BYTES
         return opened
 
     async def _gate(self, characters: int) -> None:
@@ -444,6 +453,8 @@ async def play(
     stage = Stage(target, transcript, recorder, pace, meter, Texts(endpoint.text_samples), instance)
     # A slow endpoint gets more time for the whole, as it does for each part.
     limit = scenario.limit_s + 10.0 * max(0.0, pace.first - 5.0)
+    if meter.hopeless:
+        limit = _HOPELESS_LIMIT_S
     try:
         async with asyncio.timeout(limit):
             await scenario.play(stage)

@@ -8,10 +8,16 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["Address", "ConnectFailed", "open_stream", "tls_context"]
+__all__ = ["MOST_BYTES", "SEND_S", "Address", "ConnectFailed", "open_stream", "tls_context"]
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""The most that is read of one connection: 23 minutes of speech, far more than is asked for."""
+
+SEND_S: Final = 10.0
+"""How long to wait, in seconds, for a peer to take what is sent, before going on all the same."""
 
 _DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 

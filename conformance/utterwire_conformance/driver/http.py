@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import h11
 
-from .connection import Address, ConnectFailed, open_stream
+from .connection import MOST_BYTES, SEND_S, Address, ConnectFailed, open_stream
 from .recorder import Recorder
 
 __all__ = ["HttpConnection", "fetch_status"]
@@ -45,6 +45,7 @@ class HttpConnection:
         self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.clean: bool | None = None
+        self.most_bytes = MOST_BYTES
         self.gate: Callable[[int], Awaitable[None]] | None = None
 
     @classmethod
@@ -131,9 +132,11 @@ class HttpConnection:
             octets += self._http.send(h11.EndOfMessage()) or b""
         except h11.LocalProtocolError as error:
             raise ConnectFailed(f"the connection cannot carry a request: {error}") from error
-        with contextlib.suppress(ConnectionError):
-            self._writer.write(octets)
-            await self._writer.drain()
+        # An endpoint may answer before it has read all, and then read no further.
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(SEND_S):
+                self._writer.write(octets)
+                await self._writer.drain()
 
     async def head(self, *, within: float) -> int | None:
         """Wait for status and headers; None where the connection ends or the time runs out."""
@@ -175,6 +178,8 @@ class HttpConnection:
         elif isinstance(event, h11.Data):
             self.body += event.data
             self._record("in", "http-body", data=bytes(event.data), fin=False)
+            if len(self.body) > self.most_bytes:
+                self._cut(f"the body is of more than {self.most_bytes} bytes; nobody reads on")
         elif isinstance(event, h11.EndOfMessage):
             self.clean = True
             self._record("in", "http-body", fin=True)
@@ -200,10 +205,13 @@ async def fetch_status(
 ) -> int | None:
     """The status of a GET, or None where nothing answers; not recorded."""
     try:
-        async with await HttpConnection.open(
-            url, None, headers=headers, context=context, within=within
-        ) as connection:
+        async with (
+            asyncio.timeout(2 * within),
+            await HttpConnection.open(
+                url, None, headers=headers, context=context, within=within
+            ) as connection,
+        ):
             await connection.send("GET", Address.of(url).target.partition("?")[0])
             return await connection.head(within=within)
-    except ConnectFailed:
+    except (ConnectFailed, TimeoutError):
         return None

@@ -27,7 +27,7 @@ from utterwire_conformance.wire import (
     parse_close,
 )
 
-from .connection import Address, ConnectFailed, open_stream
+from .connection import MOST_BYTES, SEND_S, Address, ConnectFailed, open_stream
 from .recorder import Recorder
 
 __all__ = ["HandshakeRefused", "WebSocketSession"]
@@ -87,6 +87,8 @@ class WebSocketSession:
         self._last_activity = recorder.now
         self._task: asyncio.Task[None] | None = None
         self._fresh: list[Entry] = []
+        self.most_bytes = MOST_BYTES
+        self._received = 0
         self.gate: Callable[[int], Awaitable[None]] | None = None
         """Awaited before each message with the number of characters it asks to be spoken."""
 
@@ -306,8 +308,10 @@ class WebSocketSession:
     async def _write(self, octets: bytes) -> None:
         try:
             self._writer.write(octets)
-            await self._writer.drain()
-        except (ConnectionError, RuntimeError):
+            # A peer that takes nothing must not keep the suite from reading.
+            async with asyncio.timeout(SEND_S):
+                await self._writer.drain()
+        except (ConnectionError, RuntimeError, TimeoutError):
             # The reader sees the end as well and writes it down.
             await asyncio.sleep(0)
 
@@ -378,6 +382,10 @@ class WebSocketSession:
                     await self._resumed.wait()
                 if not data:
                     break
+                self._received += len(data)
+                if self._received > self.most_bytes:
+                    reason = f"more than {self.most_bytes} bytes came; the suite reads no further"
+                    break
                 self._feed(data)
                 await self._answer()
         except FrameTooLarge as error:
@@ -403,8 +411,16 @@ class WebSocketSession:
         self._notify()
 
     async def _answer(self) -> None:
-        """Answer what RFC 6455 wants answered and has not been."""
-        for entry in self._unanswered():
+        """Answer what RFC 6455 wants answered and has not been.
+
+        Of several pings the last is answered (section 5.5.3), so that a flood of them is none of
+        pongs.
+        """
+        fresh = self._unanswered()
+        last = next((entry for entry in reversed(fresh) if entry.kind == "ping"), None)
+        for entry in fresh:
+            if entry.kind == "ping" and entry is not last:
+                continue
             if entry.kind == "ping" and self.answers_pings and not self._close_sent:
                 await self.send_frame(Frame(Opcode.PONG, entry.data))
             elif entry.kind == "close" and self.answers_close and not self._close_sent:

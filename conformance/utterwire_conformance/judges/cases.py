@@ -109,7 +109,7 @@ _REJECTED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         "Answer text beyond your limit, counted in code points, with `text_too_long`.",
     ),
     "reject.invalid-voice": (
-        ("reject-invalid-voice",),
+        ("reject-invalid-voice", "audio-fields"),
         "Answer a `voice` that you do not have with `invalid_voice`.",
     ),
     "reject.invalid-speed": (

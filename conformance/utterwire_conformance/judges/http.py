@@ -44,6 +44,8 @@ __all__ = [
 _SUCCESS: Final = "HTTP 200 and audio"
 _EXCUSES: Final = frozenset({"overloaded", "going_away", "queue_full"})
 _ACCEPTING: Final = ("http-streams", "http-whole", "http-content-types", "http-unspeakable")
+# A 200 with one of these, or with text, is some other page: nothing was spoken.
+_NO_AUDIO: Final = frozenset({"application/json", "application/problem+json", "application/xml"})
 _DECIMAL: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
@@ -59,6 +61,10 @@ def _code(exchange: Exchange) -> str | None:
 
 def _is_audio(exchange: Exchange) -> bool:
     return exchange.is_synthesis and exchange.status == 200
+
+
+def _medium(exchange: Exchange) -> str:
+    return exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _asks_whole(exchange: Exchange) -> bool:
@@ -78,7 +84,13 @@ def _fail(exchange: Exchange, reason: str, legal: str, advice: str) -> Judgement
 def _accepted(exchange: Exchange, advice: str, legal: str = _SUCCESS) -> Iterator[Judgement]:
     """Judge a request that must be accepted."""
     if exchange.status == 200 and exchange.clean is not False:
-        yield passed()
+        kind = _medium(exchange)
+        if kind.startswith("text/") or kind in _NO_AUDIO:
+            yield _fail(
+                exchange, f"A valid request was answered with {kind}, not audio.", legal, advice
+            )
+        else:
+            yield passed()
     elif exchange.status == 503 and _code(exchange) in _EXCUSES:
         yield not_exercised(f"The endpoint refused a valid request with {_code(exchange)}.")
     elif exchange.status is None:
@@ -397,7 +409,7 @@ def error_body(exchange: Exchange) -> Iterator[Judgement]:
     if not _refusals(exchange):
         return
     body = exchange.json
-    kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _medium(exchange)
     meaning = read_client_message(exchange.request_body)
     fault = None
     if kind != "application/json":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from utterwire_conformance.check import check, on_sessions
 from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.endpoints import SESSION_PATH
+from utterwire_conformance.transcript import Entry
 from utterwire_conformance.verdict import Judgement, fail, passed
+from utterwire_conformance.wire import accept_key
 
 from . import quote
 
@@ -22,14 +25,33 @@ __all__ = [
 ]
 
 
+_OF_HANDSHAKE: Final = (
+    "upgrade",
+    "connection",
+    "sec-websocket-accept",
+    "sec-websocket-protocol",
+    "sec-websocket-extensions",
+)
+
+
 @check("ws.path", "probe", general=True)
 @on_sessions("no handshake was answered")
 def path(dialogue: Dialogue) -> Iterator[Judgement]:
     """A WebSocket handshake at the path opens a session."""
     if dialogue.opened is None or dialogue.scenario == "compression":
         return
-    if dialogue.is_open:
+    fault = _handshake_fault(dialogue)
+    if dialogue.is_open and fault is None:
         yield passed()
+        return
+    if fault is not None:
+        yield fail(
+            f"The handshake was answered with HTTP 101, but {fault}: clients give up here.",
+            sent="GET with `Upgrade: websocket`",
+            received=f"HTTP 101, {_quoted(dialogue.opened)}",
+            legal="what RFC 6455 section 4.2.2 asks for",
+            advice="Let a WebSocket library answer the handshake.",
+        )
         return
     yield fail(
         f"The handshake was answered with HTTP {dialogue.opened.status}.",
@@ -39,6 +61,37 @@ def path(dialogue: Dialogue) -> Iterator[Judgement]:
         legal="HTTP 101",
         advice=f"Serve WebSocket at {SESSION_PATH}.",
     )
+
+
+def _handshake_fault(dialogue: Dialogue) -> str | None:
+    """Why a client must fail a handshake that was answered with 101 (RFC 6455 section 4.1)."""
+    asked, opened = dialogue.asked, dialogue.opened
+    if asked is None or opened is None or opened.status != 101:
+        return None
+    key = _fields(asked).get("sec-websocket-key")
+    if key is None:
+        return None
+    fields = _fields(opened)
+    if fields.get("upgrade", "").strip().lower() != "websocket":
+        return "without `Upgrade: websocket`"
+    tokens = {token.strip().lower() for token in fields.get("connection", "").split(",")}
+    if "upgrade" not in tokens:
+        return "without `Connection: Upgrade`"
+    if fields.get("sec-websocket-accept", "").strip() != accept_key(key):
+        return "`Sec-WebSocket-Accept` is wrong"
+    for name in ("sec-websocket-protocol", "sec-websocket-extensions"):
+        if name in fields and name not in _fields(asked):
+            return f"`{name}` was not offered"
+    return None
+
+
+def _quoted(entry: Entry) -> str:
+    shown = [f"`{n}: {v}`" for n, v in _fields(entry).items() if n in _OF_HANDSHAKE]
+    return ", ".join(shown) or "none of the headers of a handshake"
+
+
+def _fields(entry: Entry) -> dict[str, str]:
+    return {name.lower(): value for name, value in entry.headers}
 
 
 @check("ws.no-compression", "compression")

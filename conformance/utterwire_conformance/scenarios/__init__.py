@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import accepted, audio, closing, conversation, http, probe, rejected, websocket
-from .probe import out_of_order, probed
+from .probe import out_of_order, probed, spoke
 
 __all__ = [
     "accepted",
@@ -15,5 +15,6 @@ __all__ = [
     "probe",
     "probed",
     "rejected",
+    "spoke",
     "websocket",
 ]

@@ -40,7 +40,12 @@ def _written(field: str, literal: str) -> Callable[[dict[str, Any]], bytes]:
 
 ACCEPTED_GROUPS: Final[dict[str, list[Special]]] = {
     "accept-defaults": _group(
-        "accept.defaults", ("text alone", lambda request: {"text": request["text"]})
+        "accept.defaults",
+        ("text alone", lambda request: {"text": request["text"]}),
+        # What an endpoint cannot speak it passes over; these are not blank.
+        ("symbols", lambda _: {"text": "+ = <>"}),
+        ("U+001F, which is no White_Space", lambda _: {"text": "\x1f"}),
+        ("an unassigned code point", lambda _: {"text": "\U000e01ff"}),
     ),
     "type-absent": _group(
         "message.type_absent",

@@ -90,8 +90,21 @@ async def audio_fields(stage: Stage) -> None:
             case = Case(f"voice {voice}, by name", "start.fields", "accept")
             request = stage.request(stage.texts.shortest, voice=voice)
             await stage.ended(session, await session.send(request, case=case))
+            # Names that only look alike are other voices, if there are any.
+            known = claims.voices or (voice,)
+            for other in (voice.swapcase(), f"{voice} ", f" {voice}"):
+                if other not in known:
+                    session = await relay.session()
+                    case = Case(
+                        f"not {voice}", "reject.invalid_voice", "either", ("invalid_voice",)
+                    )
+                    request = stage.request(stage.texts.shortest, voice=other)
+                    await stage.ended(session, await session.send(request, case=case))
         # Text outside the Basic Multilingual Plane is counted in code points.
         wide = f"{stage.texts.shortest} \U0001f600e\u0301\U00020000"
-        session = await relay.session()
-        case = Case("wide text", "complete.characters", "accept")
-        await stage.ended(session, await session.send(stage.request(wide), case=case))
+        # It is counted as sent, and not as it may be trimmed or normalised for speaking.
+        around = f"  \n{stage.texts.shortest}\r\n\u3000"
+        for name, text in (("wide text", wide), ("white space around", around)):
+            session = await relay.session()
+            case = Case(name, "complete.characters", "accept")
+            await stage.ended(session, await session.send(stage.request(text), case=case))

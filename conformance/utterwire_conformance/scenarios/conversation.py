@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _MOST_WAITING_TRIED = 40
+_BESIDE_S = 1.0
 
 
 @scenario()
@@ -82,6 +83,9 @@ async def queue_full(stage: Stage) -> None:
     count = _MOST_WAITING_TRIED if limit is None else limit + 3
     async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
         await stage.hold(session)
+        # What is rejected holds no place in the queue.
+        for _ in range(4):
+            await session.send(b"nonsense")
         waiting = []
         for number in range(count):
             expected = "either" if limit is None else "accept" if number < limit else "reject"
@@ -121,6 +125,7 @@ async def duplicate_id(stage: Stage) -> None:
             stage.request(stage.texts.shortest, request_id="Twice"),
             case=Case("another id", check, "accept"),
         )
+        await _same_id_beside(stage, check)
         session.resume()
         await stage.ended(session, first, duplicate, waits, second, other)
         if not session.dialogue.ended:
@@ -138,6 +143,22 @@ async def duplicate_id(stage: Stage) -> None:
                 case=Case("after a rejection", "request_id.reusable", "accept"),
             )
             await stage.ended(session, bad, free)
+
+
+async def _same_id_beside(stage: Stage, check: str) -> None:
+    """Ids of different sessions have nothing to do with each other."""
+    try:
+        beside = await stage.session()
+    except HandshakeRefused:
+        # One session at a time is all that some endpoints have.
+        return
+    async with beside:
+        same = await beside.send(
+            stage.request(stage.texts.shortest, request_id="twice"),
+            case=Case("in another session", check, "accept"),
+        )
+        # Where one engine speaks for all, this waits for what is held, and nothing is learned.
+        await beside.until(lambda: beside.utterance(same).answered, within=_BESIDE_S)
 
 
 @scenario(heavy=True)

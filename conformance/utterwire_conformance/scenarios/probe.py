@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.stage import Stage, scenario
 from utterwire_conformance.transcript import Transcript
 
-__all__ = ["out_of_order", "probe", "probed"]
+__all__ = ["out_of_order", "probe", "probed", "spoke"]
 
 _NOT_WORKING: Final = frozenset({"synthesis_failed", "internal", "overloaded", "going_away"})
+# What an utterance of a few words may take beyond its first chunk, in seconds.
+_MORE_S: Final = 30.0
 
 
 @scenario()
@@ -19,13 +22,18 @@ async def probe(stage: Stage) -> None:
     async with await stage.session() as session:
         await session.ping(b"probe")
         await session.until(lambda: bool(session.dialogue.pongs), within=2.0)
-        await stage.speak(session, stage.texts.shortest)
+        # An endpoint that never ends what it sends must not keep the suite for ever.
+        try:
+            async with asyncio.timeout(stage.pace.first + _MORE_S):
+                await stage.speak(session, stage.texts.shortest)
+        except TimeoutError:
+            stage.transcript.unfinished = "a first utterance of a few words did not end"
 
 
 def probed(transcript: Transcript) -> tuple[float, float | None, float]:
     """Round trip, time to the first chunk, and time to speak a character, in seconds.
 
-    The second is None where no chunk came.
+    The second is None where the utterance did not come to its end.
     """
     if not transcript.sessions():
         return 0.0, None, 0.0
@@ -35,7 +43,7 @@ def probed(transcript: Transcript) -> tuple[float, float | None, float]:
     if dialogue.pings and dialogue.pongs:
         rtt = min(rtt, dialogue.pongs[0][0] - dialogue.pings[0][0])
     utterance = dialogue.utterance(1)
-    if utterance is None or not utterance.answered:
+    if utterance is None or not utterance.ended:
         return rtt, None, 0.0
     first = utterance.audio[0] if utterance.audio else utterance.chunks[0]
     spent = utterance.chunks[-1].t - utterance.sent.t
@@ -53,3 +61,11 @@ def out_of_order(transcript: Transcript) -> str | None:
             said = chunk.fields.get("message")
             return f"the endpoint failed on a first, plain request with `{chunk.code}` ({said})"
     return None
+
+
+def spoke(transcript: Transcript) -> bool:
+    """Whether the endpoint spoke the request of the probe to its end."""
+    if not transcript.sessions():
+        return False
+    utterance = Dialogue.read(transcript, 1).utterance(1)
+    return utterance is not None and utterance.complete is not None

@@ -45,6 +45,12 @@ REJECTED_GROUPS: Final[dict[str, list[Special]]] = {
         ("comment", b'{"text": "Hello."} // please'),
         ("white space alone", b" \r\n\t"),
         ("no-break space before", b'\xc2\xa0{"text": "Hello."}'),
+        ("comment inside", b'{"text": /* what to say */ "Hello."}'),
+        ("trailing comma in an array", b'{"text": "Hello.", "other": [1, 2,]}'),
+        ("NaN inside", b'{"text": "Hello.", "other": [{"deep": NaN}]}'),
+        # Some parsers guess the encoding of bytes; without a mark these are UTF-8 all the same.
+        ("UTF-16", '{"text": "Hello."}'.encode("utf-16-le"), "binary"),
+        ("UTF-16, big-endian", '{"text": "Hello."}'.encode("utf-16-be"), "binary"),
     ),
     "reject-empty-frame": _group(
         "reject.empty_frame",
@@ -173,6 +179,10 @@ REJECTED_GROUPS: Final[dict[str, list[Special]]] = {
             "reject.field_types",
             "invalid_request invalid_speed",
             ("speed as string", {"speed": "1.0"}),
+            (
+                "with an id outside ASCII",
+                {"speed": "1.0", "request_id": " abge-le\u0301hnt/\U0001f600"},
+            ),
             ("speed as object", {"speed": {}}),
         ),
         *_group(
