@@ -206,7 +206,7 @@ SESSION = {
     },
     "voices": ["v"],
     "formats": ["pcm_s16le"],
-    "sample_rates": [24000, 8000.0, "x", 0],
+    "sample_rates": [24000, 8000.0, "x", 0, 1],
 }
 
 
@@ -215,7 +215,7 @@ def test_session(client: Any) -> None:
     (event,) = client.read(json_text(SESSION))
     limits = {key: value for key, value in SESSION["limits"].items() if key != "other"}  # type: ignore[attr-defined]
     assert event == SessionReceived(
-        1, "s", frozenset({"core", "negotiate"}), limits, ("v",), ("pcm_s16le",), (24000, 8000)
+        1, "s", frozenset({"core", "negotiate"}), limits, ("v",), ("pcm_s16le",), (24000, 8000, 1)
     )
 
 
@@ -265,7 +265,7 @@ def test_a_client_keeps_to_the_limits_it_was_told(
                 {},
                 ("v",),
                 ("pcm_s16le",),
-                (24000, 8000),
+                (24000, 8000, 1),
             ),
         ),
     ],
@@ -351,8 +351,32 @@ def test_g711_without_a_start_is_at_8000(client: Any) -> None:
     assert implied.sample_rate == 8000
 
 
-def test_completion_without_start_or_audio(speaking: Any) -> None:
-    assert kinds(speaking.read(json_text(complete()))) == [SynthesisStart, SynthesisComplete]
+@pytest.mark.parametrize("seq", [1, None])
+def test_completion_without_start_or_audio(speaking: Any, seq: int | None) -> None:
+    assert speaking.read(complete(seq, total_duration_s=0, elapsed_s=0, characters=0)) == [
+        SynthesisStart(1, "x", 24000, "pcm_s16le", None, implied=True),
+        SynthesisComplete(1, "x", 0.0, 0.0, 0, 0, 0),
+    ]
+
+
+def test_cancelled_without_a_seq(client: Any) -> None:
+    for _ in range(3):
+        client.core.synthesize("Hello.", 0.0)
+    client.core.cancel(0.0)
+    client.read(start(2))
+    message = {"type": "cancelled", "audio_bytes": 0}
+    # What runs, and then the oldest that waits.
+    assert [client.read(message)[-1].seq for _ in range(3)] == [2, 1, 3]
+
+
+def test_a_cancel_that_found_nothing(client: Any) -> None:
+    client.core.cancel(0.0)
+    assert client.read({"type": "cancel_done", "seq": 1, "count": 0}) == [CancelDone(1, None, 0)]
+
+
+def test_an_error_that_belongs_nowhere_is_told_with_its_id(client: Any) -> None:
+    events = client.read(error(7, request_id="y"))
+    assert events[-1] == ErrorReceived(7, "y", "internal", "m", True, False)
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ class Client:
             return
         if len(data) > MAX_CHUNK_BYTES:
             self._violation("audio.chunk-size", f"An audio chunk of {len(data)} bytes came.")
-        utterance = self._unended.get(self._speaking) if self._speaking is not None else None
+        utterance = self._unended.get(self._speaking or 0)
         if utterance is None:
             utterance = self._first(UtteranceState.WAITING)
             if utterance is None:
