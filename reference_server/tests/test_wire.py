@@ -101,6 +101,8 @@ HANDSHAKES: list[tuple[str, str, int | set[int]]] = [
     ("/ping", "", 404),
     ("/invocations-bidirectional-stream/", "", 404),
     ("/invocations-bidirectional-stream?x=1", "", 101),
+    ("http://localhost/invocations-bidirectional-stream?x=1", "", 101),
+    ("http://localhost", "", 404),
     ("/invocations-bidirectional-stream", "Sec-WebSocket-Version: 99\r\n", 400),
     ("/invocations-bidirectional-stream", "".join(f"X-{n}: y\r\n" for n in range(200)), {400, 431}),
     ("/invocations-bidirectional-stream", f"X: {'y' * 20_000}\r\n", {400, 431}),

@@ -196,7 +196,11 @@ class WebSocketWire(asyncio.Protocol):
             self._answer(self._response)
             self.hang_up()
             return
-        path, _, query = request.path.partition("?")
+        target = request.path
+        if not target.startswith("/"):
+            # A proxy may send the whole address (RFC 9112 section 3.2.2).
+            target = "/" + target.partition("://")[2].partition("/")[2]
+        path, _, query = target.partition("?")
         scope: Scope = {
             "type": "websocket",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
