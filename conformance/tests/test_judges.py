@@ -484,6 +484,19 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         lambda: Script().open().line("out", "ping", data=b"a").line("in", "pong", data=b"b"),
     ),
     (
+        "ws.ping",
+        "a pong only for the next message's ping",
+        lambda: (
+            Script()
+            .open()
+            .line("out", "ping", data=b"a")
+            .say(HI)
+            .speech(1)
+            .line("out", "ping", data=b"b")
+            .line("in", "pong", data=b"b")
+        ),
+    ),
+    (
         "ws.invalid_utf8_text",
         "answered",
         lambda: Script().open().note("abuse").say(b"\xff").error(1, "invalid_utf8"),
@@ -797,6 +810,9 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
     ("audio.speaks_text", "silence", lambda: _spoken(one=bytes(4800))),
     ("audio.speaks_text", "the same for another text", lambda: _spoken(other=TONE)),
     ("audio.speaks_text", "both no longer than one", lambda: _spoken(both=TONE[2:])),
+    ("audio.speaks_text", "silence behind", lambda: _spoken(both=TONE + bytes(9600))),
+    ("audio.speaks_text", "a beep a letter", lambda: _spoken(two=TONE, eight=TONE)),
+    ("accept.defaults_kept", "as fast as before", lambda: _spoken(after=TONE[:2400])),
     ("audio.speed", "no faster", lambda: _spoken(fast=TONE * 2)),
     ("audio.streamed", "all at the end", lambda: _streamed(0.9)),
     (
@@ -859,6 +875,9 @@ def _spoken(
     both: bytes = TONE * 2,
     slow: bytes = TONE * 2,
     fast: bytes = TONE[:2400],
+    after: bytes = TONE,
+    two: bytes = TONE + b"\x02\x10",
+    eight: bytes = TONE + b"\x08\x10",
 ) -> Script:
     script = Script("spoken-texts").open()
     parts = {
@@ -868,6 +887,9 @@ def _spoken(
         "both texts": both,
         "slow": slow,
         "fast": fast,
+        "as before": after,
+        "ends in 2": two,
+        "ends in 8": eight,
     }
     for number, (name, audio) in enumerate(parts.items(), 1):
         script.say(HI, case=case("audio.speaks_text", name=name)).speech(number, audio)
@@ -914,6 +936,7 @@ def test_what_is_not_legal_fails(check: str, what: str, script: Callable[[], Scr
 
 GOOD: list[tuple[str, str, Callable[[], Script]]] = [
     ("audio.speaks_text", "", _spoken),
+    ("accept.defaults_kept", "", _spoken),
     ("audio.speed", "", _spoken),
     ("audio.streamed", "", lambda: _streamed(0.05)),
     (
@@ -1119,6 +1142,8 @@ TWICE = HI | {"request_id": "x"}
 DUPLICATE = case("reject.duplicate_request_id", "reject", "duplicate_request_id")
 
 UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
+    ("accept.defaults_kept", "no faster", lambda: _spoken(fast=TONE)),
+    ("accept.defaults_kept", "nothing spoken", lambda: Script("spoken-texts").open()),
     (
         "reject.duplicate_request_id",
         "the first had ended",

@@ -342,6 +342,31 @@ FAULTS.refuses(
 )
 
 
+class _KeepsSpeed(SessionTamper):
+    """Speaks a request that names no speed at the speed of the one before it."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._speed: object = None
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        if not message.is_valid_request:
+            return super().client_message(message)
+        self._speed = message.fields.get("speed") or self._speed
+        if self._speed is None:
+            return super().client_message(message)
+        kept = json.dumps({**message.fields, "speed": self._speed})
+        return [message_frame(kept.encode(), message)]
+
+
+FAULTS.add(
+    "speed-kept",
+    "A request without `speed` is spoken at the speed of the one before it.",
+    "accept.defaults",
+    _KeepsSpeed,
+)
+
+
 class _ShortQueue(SessionTamper):
     """Takes at most four requests beside the running one."""
 

@@ -19,6 +19,7 @@ __all__ = [
     "characters",
     "chunk_size",
     "default_format",
+    "defaults_kept",
     "duration",
     "elapsed",
     "is_heard",
@@ -53,13 +54,25 @@ _EARLY: Final = 0.3
 _LEAST_AUDIO_BYTES: Final = 10 * 48_000
 
 
-def is_heard(pcm: bytes) -> bool:
-    """Whether 16-bit little-endian samples hold more than silence."""
+def _samples(pcm: bytes) -> array[int]:
     samples = array("h")
     samples.frombytes(pcm[: len(pcm) // 2 * 2])
     if array("H", [1]).tobytes() != b"\x01\x00":  # pragma: no cover - a big-endian machine
         samples.byteswap()
+    return samples
+
+
+def is_heard(pcm: bytes) -> bool:
+    """Whether 16-bit little-endian samples hold more than silence."""
+    samples = _samples(pcm)
     return bool(samples) and max(max(samples), -min(samples)) >= _HEARD_PEAK
+
+
+def _audible(pcm: bytes) -> int:
+    """How many pieces of 20 ms hold more than silence."""
+    samples = _samples(pcm)
+    pieces = (samples[start : start + 480] for start in range(0, len(samples), 480))
+    return sum(max(max(piece), -min(piece)) >= _HEARD_PEAK for piece in pieces)
 
 
 def _is_pcm(utterance: Utterance) -> bool:
@@ -382,7 +395,17 @@ def _follows_text(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
             legal="different audio",
             advice=advice,
         )
+    two, eight = heard.get("ends in 2"), heard.get("ends in 8")
+    if two is not None and eight is not None and two.pcm == eight.pcm and two.pcm:
+        yield fail(
+            "Texts that end in different digits have exactly the same audio.",
+            sent=quote.sent(eight.sent),
+            received=f"the same {len(two.pcm)} bytes as for: {quote.sent(two.sent)}",
+            legal="different audio for different words",
+            advice=advice,
+        )
     longest = max(len(u.pcm) for u in (one, again or one, other))
+    audible = max(_audible(u.pcm) for u in (one, again or one, other))
     if both is not None and len(both.pcm) <= longest:
         yield fail(
             "Two sentences together are no longer than the longer of them alone.",
@@ -391,6 +414,47 @@ def _follows_text(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
             legal="longer audio for longer text",
             advice=advice,
         )
+    elif both is not None and _audible(both.pcm) <= audible:
+        yield fail(
+            "Of two sentences together no more is heard than of one alone; the rest is silence.",
+            sent=quote.sent(both.sent),
+            received=f"{_audible(both.pcm) * 20} ms that are not silent; one alone had"
+            f" {audible * 20} ms",
+            legal="all of the text to be heard",
+            advice=advice,
+        )
+
+
+@check("accept.defaults", "spoken-texts", id="accept.defaults_kept")
+def defaults_kept(evidence: Sequence[Account]) -> Judgement:
+    """A field that is absent has its default, whatever the request before it had."""
+    found = (
+        judgement
+        for account in evidence
+        for judgement in _keeps_defaults(_spoken(account.dialogues, "audio.speaks_text"))
+    )
+    return settle(found, evidence, "no text was spoken before and after others at another speed")
+
+
+def _keeps_defaults(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
+    names = ("one text", "fast", "as before")
+    before, fast, after = (heard.get(name) for name in names)
+    if before is None or fast is None or after is None or not before.pcm:
+        return
+    sizes = [len(utterance.pcm) for utterance in (before, fast, after)]
+    if sizes[1] > 0.75 * sizes[0]:
+        yield not_exercised("the endpoint speaks no faster when it is asked to")
+    elif abs(sizes[2] - sizes[1]) < abs(sizes[2] - sizes[0]):
+        yield fail(
+            "A request without `speed` was spoken at the speed of the request before it.",
+            sent=quote.sent(after.sent),
+            received=f"{sizes[2]} bytes of audio; before, the same request gave {sizes[0]}, and"
+            f" {sizes[1]} at speed 2.0",
+            legal="the default speed, 1.0",
+            advice="Take every field that is absent from the defaults, not from what came before.",
+        )
+    else:
+        yield passed()
 
 
 @check("audio.speed", "spoken-texts")

@@ -48,7 +48,10 @@ _ACCEPTED: Final[dict[str, tuple[str, str]]] = {
         "request-id-floor",
         "Accept every `request_id` of 1 to 128 code points, whatever its characters.",
     ),
-    "accept.waiting-floor": ("waiting-floor", "Let eight requests wait behind the running one."),
+    "accept.waiting-floor": (
+        "waiting-floor many",
+        "Let eight requests wait behind the running one.",
+    ),
     "request-id.reusable": (
         "duplicate-id",
         "Free a `request_id` when its utterance has ended, and never keep that of a rejection.",
@@ -257,7 +260,7 @@ def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[
         yield from _unanswered(dialogue, utterance, legal)
 
 
-for _requirement, (_scenario, _advice) in _ACCEPTED.items():
-    check(_requirement, _scenario)(judge_cases(_requirement.replace("-", "_"), _advice))
+for _requirement, (_names, _advice) in _ACCEPTED.items():
+    check(_requirement, *_names.split())(judge_cases(_requirement.replace("-", "_"), _advice))
 for _requirement, (_scenarios, _advice) in _REJECTED.items():
     check(_requirement, *_scenarios)(judge_cases(_requirement.replace("-", "_"), _advice))

@@ -202,7 +202,20 @@ def ping(dialogue: Dialogue) -> Iterator[Judgement]:
     if not dialogue.is_open:
         return
     for number, (_, index, payload) in enumerate(dialogue.pings):
-        later = {other for _, _, other in dialogue.pings[number:]}
+        # The answer to a later ping will do, but not to one sent when what was asked after this
+        # one had been done: by then this one does not wait any more.
+        until = min(
+            (
+                chunk.index
+                for utterance in dialogue.utterances.values()
+                for chunk in (*utterance.terminals, *utterance.rejections)
+                if utterance.sent.index > index
+            ),
+            default=None,
+        )
+        later = {
+            other for _, at, other in dialogue.pings[number:] if until is None or at < until
+        } | {payload}
         if any(at > index and answer in later for _, at, answer in dialogue.pongs):
             yield passed()
             continue

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
-from utterwire_conformance.stage import Stage, Unplayable, scenario
+from utterwire_conformance.stage import SMALL_BUFFER, Stage, Unplayable, scenario
 from utterwire_conformance.transcript import Case
 from utterwire_conformance.wire import Frame, Opcode
 
@@ -181,6 +181,15 @@ async def frame_kinds(stage: Stage) -> None:
         ],
         twin=None,
     )
+    async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
+        await stage.hold(session)
+        seqs = []
+        for kind in ("text", "binary", "text"):
+            case = Case(f"valid, {kind}, while an utterance runs", check, "accept")
+            request = stage.request(stage.texts.shortest, request_id=stage.new_id())
+            seqs.append(await session.send(request, kind=kind, case=case))
+        session.resume()
+        await stage.ended(session, *seqs)
     async with await stage.session() as session:
         # `keepalive` and `close` count alike as well.
         await session.send({"type": "keepalive"}, kind="binary")

@@ -20,7 +20,7 @@ UNSPEAKABLE = {
 
 @scenario()
 async def spoken_texts(stage: Stage) -> None:
-    """Two texts, one of them twice, both together, and one at two speeds."""
+    """Two texts, one of them twice, both together, at two speeds, and ended in two digits."""
     texts = stage.texts
     one, two = texts.sample(0), texts.sample(1)
     check = "audio.speaks_text"
@@ -32,6 +32,10 @@ async def spoken_texts(stage: Stage) -> None:
             ("both texts", f"{one} {two}", {}),
             ("slow", one, {"speed": 0.5}),
             ("fast", one, {"speed": 2.0}),
+            ("as before", one, {}),
+            # Alike in every way but one word, in whatever language.
+            ("ends in 2", f"{one} 2.", {}),
+            ("ends in 8", f"{one} 8.", {}),
         ):
             session = await relay.session()
             seq = await session.send(

@@ -111,6 +111,8 @@ async def idle(stage: Stage) -> None:
     async def spoken() -> None:
         async with await stage.session() as session:
             await stage.speak(session, stage.texts.shortest)
+            # Counted, but never answered: `last_seq` does not name it.
+            await session.send({"type": "keepalive"})
             session.note(f"idle limit: {limit}")
             await session.until_farewell(limit * 1.5 + 2.0)
             session.note("idle: waited")

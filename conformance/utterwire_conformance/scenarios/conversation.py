@@ -15,6 +15,7 @@ __all__ = [
     "duplicate_id",
     "flood",
     "keepalive",
+    "many",
     "order",
     "queue_full",
     "waiting_floor",
@@ -42,6 +43,23 @@ async def order(stage: Stage) -> None:
         for number in range(3):
             utterance = await stage.speak(session, texts.shortest, request_id=f"turn-{number}")
             if not utterance.ended:
+                break
+
+
+@scenario()
+async def many(stage: Stage) -> None:
+    """Forty utterances in one session, some at a time, with nothing to speak, so that they cost
+    little: what one of them takes must be free again for the next."""
+    async with await stage.session() as session:
+        for _ in range(10):
+            seqs = [
+                await session.send(
+                    stage.request("...", request_id=stage.new_id()),
+                    case=Case("one of forty", "accept.waiting_floor", "accept"),
+                )
+                for _ in range(4)
+            ]
+            if not await stage.ended(session, *seqs):
                 break
 
 
