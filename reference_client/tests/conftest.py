@@ -133,6 +133,10 @@ class Clock:
         self._ahead += seconds
         await self._rounds()  # and timers that are due have run after
 
+    def jump(self, seconds: float) -> None:
+        """Time passes in which the loop does nothing, as if the program held it up."""
+        self._ahead += seconds
+
     async def _rounds(self) -> None:
         for _ in range(5):
             await asyncio.sleep(0)

@@ -141,6 +141,23 @@ async def test_slow_chunks_are_no_silence(endpoint: Serve, clock: Any) -> None:
         assert audio == tone(4)
 
 
+async def test_a_loop_that_is_held_up_is_no_silence(endpoint: Serve, clock: Any) -> None:
+    deadlines = Deadlines(first_chunk_s=1000, stall_s=1000)
+
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.start(1)
+        for _ in range(3):
+            await peer.audio(tone(1))
+            clock.jump(1100)
+            await (await peer.connection.ping())
+        await peer.complete(1, 6)
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script), deadlines=deadlines) as session:
+        assert await session.speak("x").read() == tone(3)
+
+
 async def test_a_pause_between_requests_is_no_silence(endpoint: Serve, clock: Any) -> None:
     async def script(peer: Any) -> None:
         for seq in (1, 2):
