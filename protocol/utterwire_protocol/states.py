@@ -1,7 +1,7 @@
 """The states of a session and of an utterance, and every legal move between them.
 
 The tables below are the whole of it: the code looks its moves up here, ``spec/states.md`` is
-generated from here (``python -m utterwire_protocol.states``), and a cell that is absent is an
+generated from here (``python -m utterwire_protocol.state_chart``), and a cell that is absent is an
 illegal move.
 """
 
