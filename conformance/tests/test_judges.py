@@ -466,6 +466,7 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         lambda: Script().open().say({"text": "Grüße"}).start().pcm().complete(characters=7),
     ),
     ("ws.path", "404", lambda: Script("probe").open(404)),
+    ("ws.path", "500", lambda: Script("probe").open(500)),
     (
         "ws.close_echo",
         "no answer",
@@ -1142,6 +1143,8 @@ TWICE = HI | {"request_id": "x"}
 DUPLICATE = case("reject.duplicate_request_id", "reject", "duplicate_request_id")
 
 UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
+    ("ws.path", "no room", lambda: Script("probe").open(503)),
+    ("ws.no_compression", "no room", lambda: Script("compression").open(429)),
     ("accept.defaults_kept", "no faster", lambda: _spoken(fast=TONE)),
     ("accept.defaults_kept", "nothing spoken", lambda: Script("spoken-texts").open()),
     (
@@ -1284,6 +1287,27 @@ def test_a_bad_shutdown(check: str, find: str, put: str) -> None:
     assert bad.entries != script.transcript.entries
     judgement = CHECKS[check].judge([Account.of(bad)])
     assert judgement.verdict is Verdict.FAIL
+
+
+def test_giving_up_at_the_deadline() -> None:
+    script = Script("shutdown", LIMITS).open().say(HI | {"request_id": "running"}).start(1)
+    script.note("shutdown: begins").wait(LIMITS.shutdown_s or 0.0)
+    script.error(1, "going_away", rejected=None, retryable=True, request_id="running")
+    assert script.judge("shutdown.drains").verdict is Verdict.PASS
+
+
+def test_what_idled_before_the_shutdown_is_no_part_of_it() -> None:
+    script = Script("shutdown", LIMITS).open().say(HI | {"request_id": "done"})
+    script.speech(1, request_id="done").farewell("idle", last_seq=1).note("shutdown: begins")
+    assert script.judge("shutdown.session_closed").verdict is Verdict.NOT_EXERCISED
+
+
+def test_something_on_the_way_that_takes_all() -> None:
+    script = Script("idle-reset").open().note("idle limit: 2").say(HI).start(1).wait(2.6)
+    script.note("held for: 2.6").complete(1, elapsed_s=0.01).say(HI)
+    assert script.farewell("idle", last_seq=1).judge("idle.reset_by_messages").verdict is (
+        Verdict.NOT_EXERCISED
+    )
 
 
 def test_giving_up_too_early() -> None:

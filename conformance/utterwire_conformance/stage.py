@@ -50,7 +50,7 @@ LONGEST_TEXT: Final = 4096
 _SCENARIO_LIMIT_S: Final = 60.0
 # For an endpoint that did not even end a first utterance.
 _HOPELESS_LIMIT_S: Final = 10.0
-_HOPELESS_BYTES: Final = 4 * 1024 * 1024
+_HOPELESS_BYTES: Final = 512 * 1024
 
 
 class Unplayable(Exception):

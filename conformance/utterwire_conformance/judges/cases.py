@@ -223,7 +223,10 @@ def _id_was_free(dialogue: Dialogue, utterance: Utterance) -> bool:
         return False
     elapsed = twin.complete.fields.get("elapsed_s")
     spent = elapsed if isinstance(elapsed, int | float) else 0.0
-    return twin.start.t + spent <= utterance.sent.t
+    asked, opened = dialogue.asked, dialogue.opened
+    # The start took its way to the client, and the message took its own to the endpoint.
+    way = opened.t - asked.t if asked is not None and opened is not None else 0.0
+    return twin.start.t + spent <= utterance.sent.t + way
 
 
 def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[Judgement]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from utterwire_conformance.check import Account, check, on_sessions, settle
 from utterwire_conformance.dialogue import Chunk, Dialogue, Utterance
-from utterwire_conformance.verdict import Judgement, fail, passed
+from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 
 from . import quote
 
@@ -368,6 +368,12 @@ def idle_reset(dialogue: Dialogue) -> Iterator[Judgement]:
     farewell = dialogue.session_closed
     if farewell is not None and farewell.fields.get("reason") == "idle":
         held = "held for" in dialogue.facts
+        if held and _had_ended(dialogue.utterances.get(1), farewell.t - limit):
+            yield not_exercised(
+                "Something on the way took the whole utterance, so that it ended though it was not"
+                " read."
+            )
+            return
         yield fail(
             "A session was ended as idle "
             + ("while an utterance was unended." if held else "though messages had come."),
@@ -379,6 +385,15 @@ def idle_reset(dialogue: Dialogue) -> Iterator[Judgement]:
         )
     elif dialogue.utterances and dialogue.utterances[max(dialogue.utterances)].complete:
         yield passed()
+
+
+def _had_ended(utterance: Utterance | None, t: float) -> bool:
+    """Whether it had ended by then, by its own account."""
+    if utterance is None or utterance.start is None or utterance.complete is None:
+        return False
+    elapsed = utterance.complete.fields.get("elapsed_s")
+    spent = elapsed if isinstance(elapsed, int | float) else 0.0
+    return utterance.start.t + spent <= t + _SLACK_S
 
 
 @check("session-closed.last-seq", "idle", "shutdown", general=True)
@@ -421,8 +436,19 @@ def _shutdown_sessions(evidence: Sequence[Account]) -> dict[str, Dialogue]:
             if "shutdown" not in dialogue.facts or not dialogue.sent:
                 continue
             first = dialogue.sent[0].meaning.request_id
+            begins = next(e.t for e in dialogue.entries if e.text == "shutdown: begins")
+            if dialogue.session_closed is not None and dialogue.session_closed.t < begins:
+                # It idled before; the shutdown had nothing to tell it.
+                continue
             found[{"running": "draining", "stuck": "stuck"}.get(first or "", "quiet")] = dialogue
     return found
+
+
+def _too_early(dialogue: Dialogue, t: float) -> bool:
+    """Whether the endpoint gave up before its deadline; where that is not known, at once."""
+    begins = next(e.t for e in dialogue.entries if e.text == "shutdown: begins")
+    limit = dialogue.claims.shutdown_s
+    return t - begins < (1.0 if limit is None else limit - _SLACK_S)
 
 
 @check("shutdown.drains", "shutdown")
@@ -453,7 +479,7 @@ def shutdown_drains(evidence: Sequence[Account]) -> Judgement:
             reason = f"Message {utterance.seq} had no terminal message when the endpoint was gone."
         elif failed and ended.code != "going_away":
             reason = f"On shutdown an utterance failed with `{ended.code}`."
-        elif failed and finish:
+        elif failed and finish and _too_early(dialogue, ended.t):
             reason = "An utterance was given up, though there was time to finish it."
         if reason is None:
             yield passed()

@@ -40,6 +40,8 @@ def path(dialogue: Dialogue) -> Iterator[Judgement]:
     """A WebSocket handshake at the path opens a session."""
     if dialogue.opened is None or dialogue.scenario == "compression":
         return
+    if _not_let_in(dialogue):
+        return
     fault = _handshake_fault(dialogue)
     if dialogue.is_open and fault is None:
         yield passed()
@@ -61,6 +63,11 @@ def path(dialogue: Dialogue) -> Iterator[Judgement]:
         legal="HTTP 101",
         advice=f"Serve WebSocket at {SESSION_PATH}.",
     )
+
+
+def _not_let_in(dialogue: Dialogue) -> bool:
+    """Whether an endpoint refused for a reason it may always have: who asks, or no room."""
+    return dialogue.opened is not None and dialogue.opened.status in (401, 403, 407, 429, 503)
 
 
 def _handshake_fault(dialogue: Dialogue) -> str | None:
@@ -99,7 +106,7 @@ def _fields(entry: Entry) -> dict[str, str]:
 def no_compression(dialogue: Dialogue) -> Iterator[Judgement]:
     """An offer of per-message compression is declined, and the session served."""
     opened = dialogue.opened
-    if opened is None:
+    if opened is None or _not_let_in(dialogue):
         return
     extensions = dict(opened.headers).get("sec-websocket-extensions", "")
     packed = [e for e in dialogue.broken_frames if e.dir == "in" and e.data and e.data[0] & 0x40]

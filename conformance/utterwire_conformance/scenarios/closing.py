@@ -176,16 +176,15 @@ async def shutdown(stage: Stage) -> None:
     deadline = stage.claims.shutdown_s
     check = "shutdown.going_away"
     sessions = [
-        await stage.session(instance=instance, receive_buffer=SMALL_BUFFER) for _ in range(3)
+        await stage.session(instance=instance, receive_buffer=SMALL_BUFFER) for _ in range(2)
     ]
-    draining, stuck, quiet = sessions
+    draining, stuck = sessions
     http = None
     try:
         first = await stage.hold(draining, request_id="running")
         waiting = await draining.send(stage.request(stage.texts.shortest, request_id="waiting"))
         if deadline is not None:
             await stage.hold(stuck, request_id="stuck")
-        await stage.speak(quiet, stage.texts.shortest, request_id="done")
         if "http" in stage.claims.profiles and deadline is not None:
             http = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
             body = stage.request(stage.texts.of_length(4096))
@@ -194,6 +193,10 @@ async def shutdown(stage: Stage) -> None:
             await http.head(within=stage.pace.first)
             await http.read(within=stage.pace.first, at_least=1)
             stage.recorder.note("stalls until shutdown is over", http.session)
+        # The last to be opened, so that it has no time to idle.
+        quiet = await stage.session(instance=instance, receive_buffer=SMALL_BUFFER)
+        sessions.append(quiet)
+        await stage.speak(quiet, stage.texts.shortest, request_id="done")
         # The request behind must have been read before the signal comes.
         await draining.ping(b"fence")
         await asyncio.sleep(0.1 + stage.pace.rtt)
