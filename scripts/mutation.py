@@ -19,7 +19,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -27,9 +26,10 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from provenance import ROOT, record, write
+
 __all__ = ["main"]
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "schemas": "utterwire_schemas",
     "protocol": "utterwire_protocol",
@@ -106,22 +106,6 @@ def statuses(work: Path) -> dict[str, str]:
     return found
 
 
-def machine() -> dict[str, str | int | None]:
-    """What the run was done on, as far as it bears on the result."""
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-    }
-
-
-def commit() -> str | None:
-    """The commit of the checkout, marked if files differ from it; None outside of git."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
-
-
 def earlier_judgements(out: Path) -> dict[str, str]:
     """Judgements in an earlier result, by diff."""
     try:
@@ -157,13 +141,7 @@ def measure(options: argparse.Namespace, command: list[str]) -> dict[str, object
                 entry = {"mutant": name, "status": status, "diff": diff}
                 unnoticed.append({**entry, "judgement": judged.get(diff, "")})
     counts = {status: list(found.values()).count(status) for status in sorted(set(found.values()))}
-    return {
-        "command": command,
-        "commit": commit(),
-        "started": started.isoformat(timespec="seconds"),
-        "duration_s": round((datetime.datetime.now(datetime.UTC) - started).total_seconds()),
-        "machine": machine(),
-        "versions": {name: metadata.version(name) for name in LIBRARIES},
+    return record(command, started, LIBRARIES) | {
         "container": options.container,
         "modules": options.module or "all",
         "total": len(found),
@@ -180,13 +158,7 @@ def main(arguments: list[str]) -> int:
     except (RunFailed, metadata.PackageNotFoundError) as error:
         print(f"mutation: {error}", file=sys.stderr)
         return 2
-    text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
-    if options.out == "-":
-        print(text, end="")
-    else:
-        out = ROOT / options.out
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+    write(result, options.out)
     unnoticed = result["unnoticed"]
     assert isinstance(unnoticed, list)
     unjudged = sum(1 for each in unnoticed if not each["judgement"])
