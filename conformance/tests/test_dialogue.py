@@ -143,3 +143,10 @@ def test_a_lone_continuation_is_no_message() -> None:
     dialogue = read(("out", "cont", b"x"), ("in", "cont", b"x"))
     assert not dialogue.sent
     assert not dialogue.chunks
+
+
+def test_the_first_session_closed_counts() -> None:
+    said = [{"type": "session_closed", "reason": r, "last_seq": 0} for r in ("idle", "policy")]
+    closed = read(*(("in", "text", message) for message in said)).session_closed
+    assert closed is not None
+    assert closed.fields["reason"] == "idle"

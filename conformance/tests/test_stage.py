@@ -94,6 +94,8 @@ async def _play(error: BaseException | None, limit_s: float = 1.0) -> tuple[str 
         (HandshakeRefused(401, "HTTP 401"), None, "the session was refused with HTTP 401"),
         (ConnectFailed("nobody"), None, "nobody"),
         (KeyError("x"), None, "the suite failed: KeyError: 'x'"),
+        (ExceptionGroup("both", [Unplayable("spent"), Unplayable("too")]), "spent", None),
+        (ExceptionGroup("a", [ExceptionGroup("b", [ConnectFailed("gone")])]), None, "gone"),
     ],
 )
 async def test_what_a_scenario_can_run_into(

@@ -228,6 +228,7 @@ class Dialogue:
         self._out: tuple[str, bytearray, int] | None = None
         self._in: tuple[str, bytearray, int, int] | None = None
         self._running: Utterance | None = None
+        self._session_closed: Chunk | None = None
         self._last: Utterance | None = None
 
     @property
@@ -286,7 +287,7 @@ class Dialogue:
     @property
     def session_closed(self) -> Chunk | None:
         """The first `session_closed`."""
-        return next((chunk for chunk in self.chunks if chunk.type == "session_closed"), None)
+        return self._session_closed
 
     @property
     def close_sent(self) -> Sent | None:
@@ -391,6 +392,8 @@ class Dialogue:
         reading = classify(data, "text" if kind == "text" else "binary")
         chunk = Chunk(index, len(self.chunks), t, kind, data, frames, reading, None, ended_at)
         self.chunks.append(chunk)
+        if chunk.type == "session_closed" and self._session_closed is None:
+            self._session_closed = chunk
         if chunk.is_audio:
             self._audio(chunk)
         elif chunk.type in _ABOUT_UTTERANCE:

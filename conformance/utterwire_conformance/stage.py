@@ -438,6 +438,12 @@ class Relay:
             await self._current.__aexit__(kind, error, trace)
 
 
+def _first_of(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 async def play(
     scenario: Scenario, target: Target, instance: Instance, pace: Pace, meter: Meter
 ) -> Transcript:
@@ -457,7 +463,11 @@ async def play(
         limit = _HOPELESS_LIMIT_S
     try:
         async with asyncio.timeout(limit):
-            await scenario.play(stage)
+            try:
+                await scenario.play(stage)
+            except ExceptionGroup as group:
+                # Sessions that were played side by side: the first failure tells.
+                raise _first_of(group) from group
     except Unplayable as error:
         transcript.unfinished = str(error)
     except TimeoutError:

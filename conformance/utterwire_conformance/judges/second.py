@@ -64,9 +64,10 @@ def second_opinion(requirement: str, rule: str, evidence: Sequence[Account]) -> 
     for account in evidence:
         for dialogue in account.dialogues:
             for breach in breaches(dialogue):
+                if breach.requirement != requirement:
+                    continue
                 # What was lost when the endpoint hung up for no reason is told by that rule.
-                blocked = dialogue.hung_up and requirement.startswith("close.")
-                if breach.requirement == requirement and not blocked:
+                if not (dialogue.hung_up and requirement.startswith("close.")):
                     reason = breach.reason[:1].upper() + breach.reason[1:]
                     return fail(
                         f"{reason}.",
