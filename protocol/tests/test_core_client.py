@@ -604,6 +604,45 @@ def test_endpoints_with_faults(speaking: Any, chunks: list[Any], expected: list[
     assert kinds(speaking.read(*chunks)) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "format", "rate"),
+    [
+        ({}, {}, "pcm_s16le", 24_000),
+        ({"format": "mulaw"}, {}, "mulaw", 8_000),
+        ({"format": "alaw", "sample_rate": 16_000}, {}, "alaw", 16_000),
+        ({"sample_rate": 16_000}, {"format": "mp3"}, "mp3", 16_000),
+        ({"format": "mp3"}, {"format": "alaw"}, "alaw", 8_000),
+        ({"format": "mulaw", "sample_rate": 8_000}, {"sample_rate": 1}, "mulaw", 1),
+    ],
+    ids=str,
+)
+def test_what_a_start_leaves_out_is_what_was_asked_for(
+    client: Any, asked: dict[str, Any], told: dict[str, Any], format: str, rate: int
+) -> None:
+    client.core.synthesize("Hello.", 0.0, voice="w", **asked)
+    violation, event = client.read({"type": "synthesis_start", "seq": 1, **told})
+    assert violation.requirement == "start.fields"
+    assert event == SynthesisStart(1, None, rate, format, "w")
+    # What it tells holds, whatever was asked for.
+    client.core.synthesize("Hello.", 0.0, **asked)
+    event = client.read(start(2, format="opus", sample_rate=48_000))[-1]
+    assert (event.format, event.sample_rate) == ("opus", 48_000)
+
+
+def test_nothing_is_kept_of_what_has_ended(client: Any) -> None:
+    for seq in range(1, 200, 2):
+        client.core.synthesize("Hello.", 0.0)
+        client.core.cancel(0.0)
+        client.read(
+            {"type": "cancelled", "seq": seq, "audio_bytes": 0},
+            {"type": "cancel_done", "seq": seq + 1, "count": 1},
+        )
+    half = client.core._half
+    assert not half._unended
+    assert not half._cancellable
+    assert not half._cancels
+
+
 def test_a_start_before_its_turn(client: Any) -> None:
     for _ in range(3):
         client.core.synthesize("Hello.", 0.0)
