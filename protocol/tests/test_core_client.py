@@ -278,6 +278,12 @@ def test_a_session_with_faults(
     assert client.read(json_text({**SESSION, **changes})) == [event]
 
 
+def test_a_session_after_its_hello_was_refused(client: Any) -> None:
+    client.core.hello(0.0)
+    client.read(error(1, "unsupported_version", rejected=True))
+    assert kinds(client.read(SESSION)) == ["hello.session"]
+
+
 def test_a_session_nobody_asked_for(client: Any) -> None:
     assert kinds(client.read(json_text(SESSION))) == ["hello.session"]
     client.core.hello(0.0)
