@@ -171,6 +171,14 @@ FAULTS.chunks(
     "cancel.done",
     lambda chunk, _: [chunk.frame] * 2 if chunk.type == "cancel_done" else None,
 )
+FAULTS.chunks(
+    "cancel-done-other-seq",
+    "`cancel_done` carries the `seq` of the message before the `cancel`.",
+    "cancel.done",
+    lambda chunk, _: (
+        [chunk.changed(seq=chunk.seq - 1)] if chunk.type == "cancel_done" and chunk.seq else None
+    ),
+)
 
 
 def _recounted(chunk: Chunk, tap: Tap) -> list[Frame] | None:

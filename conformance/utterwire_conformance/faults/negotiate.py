@@ -338,12 +338,6 @@ FAULTS.chunks(
     _sets_limit("max_request_id_chars", lambda value: value + 1),
 )
 FAULTS.chunks(
-    "limits-promise-less-id",
-    "`session` states that ids must be shorter than they must.",
-    "session.limits-hold",
-    _sets_limit("max_request_id_chars", lambda value: value - 1 if value > 128 else value),
-)
-FAULTS.chunks(
     "limits-promise-more-speed",
     "`session` states that speech may be faster than it may.",
     "session.limits-hold",

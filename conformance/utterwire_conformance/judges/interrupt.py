@@ -104,7 +104,7 @@ def _started_before(cancel: Utterance, utterance: Utterance) -> bool:
     return utterance.start is not None and utterance.start.index < cancel.sent.index
 
 
-def _stopped(cancel: Utterance, utterance: Utterance) -> bool:
+def _stopped(utterance: Utterance) -> bool:
     return utterance.terminal is not None and utterance.terminal.type == "cancelled"
 
 
@@ -131,7 +131,7 @@ def running(dialogue: Dialogue) -> Iterator[Judgement]:
             named = _names(cancel, utterance) and _pending(cancel, utterance)
             if not named or not _started_before(cancel, utterance) or _failed(utterance):
                 continue
-            if _stopped(cancel, utterance):
+            if _stopped(utterance):
                 yield passed()
             elif _had_ended(dialogue, cancel, utterance):
                 yield not_exercised("The utterance had ended before the `cancel` could be read.")
@@ -179,7 +179,7 @@ def waiting(dialogue: Dialogue) -> Iterator[Judgement]:
                     advice=advice,
                 )
                 return
-            if _stopped(cancel, utterance):
+            if _stopped(utterance):
                 yield passed()
             elif _settled(dialogue, cancel):
                 yield _not_stopped(dialogue, cancel, utterance, "A waiting utterance", advice)
@@ -200,7 +200,7 @@ def all_stopped(dialogue: Dialogue) -> Iterator[Judgement]:
             named = _names(cancel, utterance) and _pending(cancel, utterance)
             if not named or _failed(utterance) or _had_ended(dialogue, cancel, utterance):
                 continue
-            if _stopped(cancel, utterance):
+            if _stopped(utterance):
                 yield passed()
             elif _settled(dialogue, cancel):
                 yield _not_stopped(dialogue, cancel, utterance, "An utterance", advice)
@@ -208,7 +208,9 @@ def all_stopped(dialogue: Dialogue) -> Iterator[Judgement]:
         for chunk in (c for u in dialogue.utterances.values() for c in u.terminals):
             later = chunk.type == "cancelled" and (chunk.seq or 0) > cancel.seq
             if later and not any(
-                _names(other, dialogue.utterances[chunk.seq or 0]) for other in _cancels(dialogue)
+                _names(other, dialogue.utterances[chunk.seq or 0])
+                and other.sent.index < chunk.index
+                for other in _cancels(dialogue)
             ):
                 yield fail(
                     "A request that was sent behind a `cancel` was stopped by it.",
@@ -262,7 +264,7 @@ def _cancel_done_fault(dialogue: Dialogue) -> Iterator[tuple[Utterance, str, Chu
         mine = [
             u
             for u in dialogue.utterances.values()
-            if _names(cancel, u) and u.seq not in counted and _stopped(cancel, u)
+            if _names(cancel, u) and u.seq not in counted and _stopped(u)
         ]
         before = {u.seq for u in mine if u.terminal and u.terminal.number < first.number}
         others = [c for c in cancels if c is not cancel]
@@ -449,7 +451,7 @@ def prompt(evidence: Sequence[Account]) -> Judgement:
                     named = _names(cancel, utterance) and _pending(cancel, utterance)
                     if not named or not _started_before(cancel, utterance):
                         continue
-                    if _stopped(cancel, utterance):
+                    if _stopped(utterance):
                         tries.append(_promptness(dialogue, cancel, utterance))
                     elif _had_ended(dialogue, cancel, utterance):
                         unseen.append(not_exercised("The utterance had ended before `cancel`."))
@@ -573,7 +575,7 @@ def after_close(dialogue: Dialogue) -> Iterator[Judgement]:
         if not named or any(_had_ended(dialogue, cancel, u) for u in named):
             continue
         over = dialogue.session_closed is not None or "no session_closed" in dialogue.facts
-        if cancel.obeyed and all(_stopped(cancel, u) for u in named):
+        if cancel.obeyed and all(_stopped(u) for u in named):
             yield passed()
         elif over or dialogue.hung_up or cancel.ended:
             answers = [*cancel.rejections, *cancel.obeyed, *(c for u in named for c in u.terminals)]

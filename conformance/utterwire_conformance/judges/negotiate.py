@@ -34,6 +34,7 @@ _FLOORS: Final = {
 }
 _SLACK_S: Final = 0.1
 _TIMELY_S: Final = 0.25
+_LATE_S: Final = 1.0
 # A list that nearly fills a control message (64 KiB) may hold some of the voices only.
 _ALL_VOICES_BYTES: Final = 50_000
 
@@ -385,7 +386,15 @@ def limits_hold(dialogue: Dialogue) -> Iterator[Judgement]:
         case = utterance.sent.case
         if case is None or case.check != "session.limits_hold":
             continue
-        if case.codes or case.expect == "accept":
+        if case.expect == "accept" and not utterance.answered and _too_big(dialogue):
+            yield fail(
+                "The session was ended over a message of the stated `max_message_bytes`.",
+                sent=f"message {utterance.seq}, {len(utterance.sent.data)} bytes",
+                received=quote.ending(dialogue),
+                legal="the message is accepted",
+                advice=advice,
+            )
+        elif case.codes or case.expect == "accept":
             for judgement in judge_case(dialogue, utterance, case):
                 yield replace(judgement, advice=advice)
         elif utterance.starts:
@@ -407,7 +416,7 @@ def limits_hold(dialogue: Dialogue) -> Iterator[Judgement]:
     waited = farewell.t - since if farewell is not None else None
     if farewell is None or farewell.fields.get("reason") != "idle":
         reason = f"After the stated {limit:g} s of silence the session did not end as idle."
-    elif waited is not None and waited < limit - _TIMELY_S:
+    elif waited is not None and not limit - _TIMELY_S <= waited <= limit * 1.25 + _LATE_S:
         reason = f"The session ended as idle after {waited:.2f} s; {limit:g} s is stated."
     else:
         yield passed()
@@ -419,6 +428,13 @@ def limits_hold(dialogue: Dialogue) -> Iterator[Judgement]:
         legal="`session_closed` with the reason idle when the stated time is over",
         advice=advice,
     )
+
+
+def _too_big(dialogue: Dialogue) -> bool:
+    """Whether the endpoint ended the session because of the size of a message."""
+    farewell, close = dialogue.session_closed, dialogue.close_in
+    told = farewell is not None and farewell.fields.get("reason") == "message_too_big"
+    return told or (close is not None and close.code == 1009)
 
 
 def _number_of(text: str | None) -> float | None:

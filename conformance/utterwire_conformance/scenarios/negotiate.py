@@ -273,7 +273,7 @@ async def stated_limits(stage: Stage) -> None:
     async with await stage.session() as session:
         offer = await _offer(stage, session)
         await _small_limits(stage, session, offer)
-    for play_one in (_text_limit, _waiting_limit, _message_limit):
+    for play_one in (_text_limit, _waiting_limit, _message_limit, _message_past_limit):
         async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
             offer = await _offer(stage, session)
             await play_one(stage, session, offer)
@@ -350,19 +350,29 @@ async def _waiting_limit(stage: Stage, session: WebSocketSession, offer: Mapping
     await _let_go(stage, session)
 
 
-async def _message_limit(stage: Stage, session: WebSocketSession, offer: Mapping[str, Any]) -> None:
+def _message_bytes(offer: Mapping[str, Any]) -> int | None:
     limit = _limit(offer, "max_message_bytes")
-    if limit is None or limit > _LARGEST_MESSAGE:
-        return
-    size = int(limit)
-    request = stage.request(stage.texts.shortest)
-    seq = await _ask(stage, session, "a message of the greatest size", padded(request, size))
-    await stage.ended(session, seq)
-    if await stage.is_over(session):
+    return int(limit) if limit is not None and limit <= _LARGEST_MESSAGE else None
+
+
+async def _message_limit(stage: Stage, session: WebSocketSession, offer: Mapping[str, Any]) -> None:
+    size = _message_bytes(offer)
+    if size is not None:
+        octets = padded(stage.request(stage.texts.shortest), size)
+        seq = await _ask(stage, session, "a message of the greatest size", octets)
+        await stage.ended(session, seq)
+
+
+async def _message_past_limit(
+    stage: Stage, session: WebSocketSession, offer: Mapping[str, Any]
+) -> None:
+    size = _message_bytes(offer)
+    if size is None:
         return
     session.note("too big: begins")
     case = Case("a message one byte larger", _LIMITS_HOLD, "reject")
-    sending = asyncio.create_task(session.send(padded(request, size + 1), case=case))
+    octets = padded(stage.request(stage.texts.shortest), size + 1)
+    sending = asyncio.create_task(session.send(octets, case=case))
     try:
         dialogue, before = session.dialogue, len(session.dialogue.chunks)
         await session.until(
