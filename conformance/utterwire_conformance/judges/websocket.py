@@ -178,7 +178,8 @@ def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
 @on_sessions("no message beyond the limit could be sent")
 def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
     """A message beyond the limit ends the session, with 1009 or the reason told."""
-    if "too big" not in dialogue.facts:
+    begun = any(e.dir == "out" and e.kind in ("text", "binary") for e in dialogue.entries)
+    if "too big" not in dialogue.facts or not begun:
         return
     close, farewell = dialogue.close_in, dialogue.session_closed
     told = farewell is not None and farewell.fields.get("reason") == "message_too_big"

@@ -382,7 +382,9 @@ async def _message_past_limit(
         await session.until_close(6.0)
     finally:
         sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        (sent,) = await asyncio.gather(sending, return_exceptions=True)
+    if isinstance(sent, Unplayable):
+        raise sent
 
 
 @scenario(profile="negotiate", long=True)
