@@ -114,7 +114,7 @@ async def _play_all(
         meter.hopeless = first_byte is None
         pace = patience.measured(rtt, first_byte, character, players=options.players)
     results.pace = pace
-    if "negotiate" in endpoint.claims.profiles:
+    if "negotiate" in endpoint.claims.profiles and not meter.hopeless:
         first = await play(SCENARIOS[_NEGOTIATION], target, main, pace, meter)
         results.transcripts[_NEGOTIATION] = first
         stated = scenarios.stated(first)
