@@ -210,6 +210,12 @@ CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(
 # More wait than a short queue holds.
 CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
 CONVERSATIONS += [_spoken(b'{"type":"hello","protocol_versions":[2,1]}', 1)]
+CONVERSATIONS += [
+    [
+        {"from": "client", "json": {"text": "Hello.", "request_id": "a"}},
+        {"from": "client", "json": {"type": "cancel", "request_id": "A "}},
+    ]
+]
 SESSION_FAULTS = [fault for fault in FAULTS.values() if fault.session is not SessionTamper]
 
 

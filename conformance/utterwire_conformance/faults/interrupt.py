@@ -246,6 +246,27 @@ FAULTS.chunks(
 )
 
 
+def _loosely(message: ClientMessage, tap: Tap) -> str | None:
+    """The id of an unended request that is like the one in a `cancel`, though not the same."""
+    named = message.meaning.request_id
+    if not _is_valid_cancel(message) or named is None or _named(message, tap):
+        return None
+    ids = (tap.messages[seq].meaning.request_id for seq in tap.unended())
+    alike = named.strip().casefold()
+    return next((known for known in ids if known and known.casefold() == alike), None)
+
+
+FAULTS.rewrites(
+    "cancel-compares-loosely",
+    "A `cancel` finds an id that differs in letter case, or in white space at its ends.",
+    "cancel.unknown-id",
+    lambda message, tap: _loosely(message, tap) is not None,
+    lambda message, tap: json.dumps(
+        {"type": "cancel", "request_id": _loosely(message, tap)}
+    ).encode(),
+)
+
+
 def _has_null_id(message: ClientMessage, _: Tap) -> bool:
     fields = message.fields
     return _is_cancel(message) and "request_id" in fields and fields["request_id"] is None

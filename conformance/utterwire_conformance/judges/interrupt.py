@@ -308,7 +308,7 @@ def done(dialogue: Dialogue) -> Iterator[Judgement]:
         yield passed()
 
 
-@check("cancel.unknown-id", "cancel-all")
+@check("cancel.unknown-id", "cancel-all", "cancel-named")
 @on_sessions("no `cancel` of something ended could be sent")
 def unknown_id(dialogue: Dialogue) -> Iterator[Judgement]:
     """A `cancel` that finds nothing to stop gets `cancel_done` with `count` 0."""

@@ -39,7 +39,10 @@ async def _after(stage: Stage, session: WebSocketSession, **fields: Any) -> None
 
 @scenario(profile="interrupt")
 async def cancel_named(stage: Stage) -> None:
-    """A waiting utterance is cancelled, then the running one, twice; the others are spoken."""
+    """A waiting utterance is cancelled, then the running one, twice; the others are spoken.
+
+    Before that ids that only look like the one that waits.
+    """
     shortest = stage.texts.shortest
     async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
         # Nothing can end while nobody reads, so that each message meets the state it is meant for.
@@ -47,13 +50,21 @@ async def cancel_named(stage: Stage) -> None:
         await session.send(stage.request(shortest, request_id="first"))
         await session.send(stage.request(shortest, request_id="second"))
         third = await session.send(stage.request(shortest))
-        waiting = await session.send(_cancel("second"))
+        others = [
+            await session.send(_cancel(name), case=Case(what, "cancel.unknown_id", "accept"))
+            for what, name in (
+                ("an id in other letters", "Second"),
+                ("an id with a space behind", "second "),
+                ("the beginning of an id", "sec"),
+            )
+        ]
+        waiting = await session.send(_cancel("second") | {"unknown": [None], "text": 7})
         await stage.let_it_read()
-        running = await session.send(_cancel("running"))
+        running = await session.send(_cancel("running"), kind="binary")
         again = await session.send(_cancel("running"))
         await stage.let_it_read()
         session.resume()
-        await stage.ended(session, 1, 2, 3, third, waiting, running, again)
+        await stage.ended(session, 1, 2, 3, third, *others, waiting, running, again)
         await _after(stage, session, request_id="running")
 
 
@@ -76,7 +87,6 @@ async def cancel_all(stage: Stage) -> None:
             ("an id whose utterance was cancelled", _cancel("running")),
             ("an id whose utterance is complete", _cancel("later")),
             ("an id that was never used", _cancel("never used")),
-            ("the same in other letters", _cancel("LATER")),
             ("no id, and nothing unended", _cancel()),
         ):
             if await stage.is_over(session):
