@@ -567,6 +567,31 @@ UNSEEN += [
         (*BOTH, cancel("w"), complete(1, 4800, "r", 0.01), start(2, "w"), cancelled(2, 0, "w")),
     ),
     (
+        "cancel.all",
+        "the endpoint was far ahead",
+        (
+            *BOTH,
+            cancel(),
+            complete(1, 4800, "r", 0.01),
+            start(2, "w"),
+            complete(2, 0, "w"),
+            done(3, 0),
+        ),
+    ),
+    (
+        "cancel.after_close",
+        "the endpoint was far ahead",
+        (
+            *BOTH,
+            C({"type": "close"}),
+            cancel("w"),
+            complete(1, 4800, "r", 0.01),
+            start(2, "w"),
+            complete(2, 0, "w"),
+            done(4, 0, "w"),
+        ),
+    ),
+    (
         "cancel.overtakes",
         "it had ended",
         (*BOTH, cancel("w"), complete(1, 4800, "r", 0.01), cancelled(2, 0, "w"), done(3, 1, "w")),

@@ -76,13 +76,30 @@ def _pending(cancel: Utterance, utterance: Utterance) -> bool:
 
 
 def _had_ended(dialogue: Dialogue, cancel: Utterance, utterance: Utterance) -> bool:
-    """Whether it had ended, by its own account, before the `cancel` can have been read."""
+    """Whether it had ended, by its own account, before the `cancel` can have been read.
+
+    One that nobody had seen begin may have, where that which was being spoken had: an endpoint can
+    be far ahead of a client that does not read.
+    """
+    if utterance.complete is None:
+        return False
+    if _started_before(cancel, utterance):
+        return _ended_by(dialogue, utterance, cancel.sent.t)
+    return any(
+        _ended_by(dialogue, other, cancel.sent.t)
+        for other in dialogue.utterances.values()
+        if other.seq < utterance.seq and _started_before(cancel, other) and _pending(cancel, other)
+    )
+
+
+def _ended_by(dialogue: Dialogue, utterance: Utterance, sent: float) -> bool:
+    """Whether an utterance says that it was over when something was sent."""
     start, complete = utterance.start, utterance.complete
     if start is None or complete is None:
         return False
     elapsed = complete.fields.get("elapsed_s")
     spent = elapsed if isinstance(elapsed, int | float) else 0.0
-    return start.t + spent <= cancel.sent.t + _SLACK_S + 2 * _rtt(dialogue)
+    return start.t + spent <= sent + _SLACK_S + 2 * _rtt(dialogue)
 
 
 def _failed(utterance: Utterance) -> bool:
