@@ -50,8 +50,6 @@ LONGEST_TEXT: Final = 4096
 _SCENARIO_LIMIT_S: Final = 60.0
 # For an endpoint that did not even end a first utterance.
 _HOPELESS_LIMIT_S: Final = 10.0
-# For an endpoint that did not even end a first utterance.
-_HOPELESS_LIMIT_S: Final = 10.0
 _HOPELESS_BYTES: Final = 512 * 1024
 _TO_READ_S: Final = 0.3
 

@@ -629,7 +629,8 @@ def unsent_bound(dialogue: Dialogue) -> Iterator[Judgement]:
             legal=f"{_UNSENT_BOUND} bytes wait unsent at most; with the suite's own buffers"
             f" {_MAY_FOLLOW} can follow",
             advice="Let the engine wait when the socket takes no more, and set its send buffer"
-            " (SO_SNDBUF): systems let it grow to megabytes.",
+            " (SO_SNDBUF): systems let it grow to megabytes. If a proxy on the way takes all it is"
+            " given, judge the endpoint without it.",
         )
     elif utterance.ended:
         yield passed()
