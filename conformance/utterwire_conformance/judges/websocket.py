@@ -179,7 +179,8 @@ def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
 def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
     """A message beyond the limit ends the session, with 1009 or the reason told."""
     begun = any(e.dir == "out" and e.kind in ("text", "binary") for e in dialogue.entries)
-    if "too big" not in dialogue.facts or not begun:
+    # Where the budget was spent, nothing was sent.
+    if "too big" not in dialogue.facts or (dialogue.aborted and not begun):
         return
     close, farewell = dialogue.close_in, dialogue.session_closed
     told = farewell is not None and farewell.fields.get("reason") == "message_too_big"
