@@ -1148,6 +1148,11 @@ UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
         "the budget was spent",
         lambda: Script("too-big").open().note("too big: begins").line("out", "eof"),
     ),
+    (
+        "ws.invalid_utf8_text",
+        "the budget was spent",
+        lambda: Script("invalid-utf8-text").open().note("abuse").line("out", "eof"),
+    ),
     ("ws.path", "no room", lambda: Script("probe").open(503)),
     ("ws.no_compression", "no room", lambda: Script("compression").open(429)),
     ("accept.defaults_kept", "no faster", lambda: _spoken(fast=TONE)),
