@@ -150,3 +150,39 @@ def test_the_first_session_closed_counts() -> None:
     closed = read(*(("in", "text", message) for message in said)).session_closed
     assert closed is not None
     assert closed.fields["reason"] == "idle"
+
+
+CLAIMS = EndpointClaims(profiles=frozenset({"core", "interrupt", "negotiate"}))
+
+
+def test_what_obeys_belongs_to_its_message() -> None:
+    dialogue = Dialogue(CLAIMS)
+    for number, (direction, message) in enumerate(
+        [
+            ("out", {"type": "hello", "protocol_versions": [1]}),
+            ("in", {"type": "session", "seq": 1}),
+            ("out", {"text": "Hello.", "request_id": "a"}),
+            ("out", {"type": "cancel", "request_id": "a"}),
+            ("in", {"type": "cancel_done", "seq": 2, "count": 0}),
+            ("in", {"type": "cancelled", "seq": 2, "request_id": "a", "audio_bytes": 0}),
+            ("in", {"type": "cancel_done", "seq": 3, "count": 1, "request_id": "a"}),
+            ("in", {"type": "cancel_done", "seq": 9, "count": 1}),
+        ]
+    ):
+        data = json.dumps(message).encode()
+        dialogue.feed(Entry(number / 100, direction, "text", 1, data=data))  # type: ignore[arg-type]
+    first, second, third = dialogue.utterances.values()
+    assert [chunk.type for chunk in first.obeyed] == ["session"]
+    # A `cancel_done` with the number of a request belongs to nobody.
+    assert [chunk.type for chunk in second.chunks] == ["cancelled"]
+    assert [chunk.type for chunk in third.chunks] == ["cancel_done"]
+    assert all(u.answered and u.ended for u in dialogue.utterances.values())
+    assert dialogue.first_owed is None
+
+
+def test_a_cancel_that_was_waited_for_is_no_request() -> None:
+    note = ("note", "note", b"", {"text": "unanswered: 1,2"})
+    dialogue = read(("out", "text", {"type": "cancel"}), ("out", "text", {"type": "hello"}), note)
+    assert dialogue.unanswered == {1, 2}
+    assert not dialogue.in_vain
+    assert all(dialogue.passed_over(u) for u in dialogue.utterances.values())

@@ -18,7 +18,7 @@ from utterwire_conformance.faults import FAULTS, Fault
 from utterwire_conformance.faults.matrix import Matrix, run_behind, run_matrix
 from utterwire_conformance.runner import Results
 from utterwire_conformance.target import Target
-from utterwire_conformance.verdict import Verdict
+from utterwire_conformance.verdict import Verdict, fail, passed
 
 ENDPOINTS = [find_endpoint("reference"), find_endpoint("reference-core")]
 # One of each kind: a message refused, accepted, rewritten; chunks changed, moved, held; frames,
@@ -61,6 +61,14 @@ def selected(items: list[pytest.Item]) -> list[Fault]:
         callspec = getattr(item, "callspec", None)
         names |= set(FAULTS) if callspec is None else {callspec.params["name"]}
     return [fault for fault in FAULTS.values() if fault.name in names]
+
+
+def test_one_check_of_a_requirement_is_enough_to_find_a_fault() -> None:
+    both = {"accept.defaults": passed(), "accept.defaults_kept": passed()}
+    found = both | {"accept.defaults_kept": fail("kept")}
+    other = {"order.fifo": fail("mixed"), "accept.defaults": passed()}
+    matrix = Matrix({"missed": both, "found": found, "half": other})
+    assert matrix.survivors == {"missed": both, "half": {"accept.defaults": passed()}}
 
 
 @pytest.fixture(scope="module")

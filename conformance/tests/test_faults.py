@@ -38,12 +38,12 @@ def test_every_fault_breaks_known_requirements() -> None:
             assert (row.role, row.excluded) == ("endpoint", None), fault.name
 
 
-def test_every_judged_requirement_of_core_and_http_has_a_fault() -> None:
+def test_every_judged_requirement_has_a_fault() -> None:
     broken = {name for fault in FAULTS.values() for name in fault.breaks}
     judged = {
         row.id
         for row in ROWS.values()
-        if row.role == "endpoint" and row.profile in ("core", "http") and not row.excluded
+        if row.role == "endpoint" and row.checks and not row.excluded
     }
     assert judged <= broken
 
@@ -111,6 +111,7 @@ EXTRA: list[bytes] = [
         {"type": "append"},
         {"type": "other"},
         {"type": 7},
+        {"type": "cancel", "request_id": 7},
     )
 ] + ['{"text":"éééééééééé"}'.encode(), b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
 
@@ -208,6 +209,13 @@ CONVERSATIONS += [_spoken(b'{"text":"","request_id":"\\u00e9"}', 1, request_id="
 CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(data) + 1)]]
 # More wait than a short queue holds.
 CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
+CONVERSATIONS += [_spoken(b'{"type":"hello","protocol_versions":[2,1]}', 1)]
+CONVERSATIONS += [
+    [
+        {"from": "client", "json": {"text": "Hello.", "request_id": "a"}},
+        {"from": "client", "json": {"type": "cancel", "request_id": "A "}},
+    ]
+]
 SESSION_FAULTS = [fault for fault in FAULTS.values() if fault.session is not SessionTamper]
 
 

@@ -1143,6 +1143,16 @@ TWICE = HI | {"request_id": "x"}
 DUPLICATE = case("reject.duplicate_request_id", "reject", "duplicate_request_id")
 
 UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
+    (
+        "ws.message_too_big",
+        "the budget was spent",
+        lambda: Script("too-big").open().note("too big: begins").line("out", "eof"),
+    ),
+    (
+        "ws.invalid_utf8_text",
+        "the budget was spent",
+        lambda: Script("invalid-utf8-text").open().note("abuse").line("out", "eof"),
+    ),
     ("ws.path", "no room", lambda: Script("probe").open(503)),
     ("ws.no_compression", "no room", lambda: Script("compression").open(429)),
     ("accept.defaults_kept", "no faster", lambda: _spoken(fast=TONE)),

@@ -16,6 +16,7 @@ from utterwire_schemas import validator
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).parent / "peers"
+JUDGED = ("core", "http", "interrupt", "negotiate")
 CLI = (sys.executable, "-m", "utterwire_conformance")
 
 
@@ -29,7 +30,8 @@ def run(*command: str, cwd: Path, timeout: float = 120) -> subprocess.CompletedP
 
 
 def _paths() -> list[str]:
-    return [str(ROOT / name) for name in ("schemas", "protocol", "reference_server", "conformance")]
+    names = ("schemas", "protocol", "reference_server", "conformance")
+    return [*(str(ROOT / name) for name in names), str(PEERS)]
 
 
 def free_port() -> int:
@@ -77,12 +79,36 @@ def test_the_reference_conforms(tmp_path: Path) -> None:
     unseen = {
         row["requirement"]
         for row in document["results"]
-        if row["profile"] in ("core", "http") and row["checks"] and row["verdict"] != "pass"
+        if row["profile"] in JUDGED and row["checks"] and row["verdict"] != "pass"
     }
     # It claims every profile that has messages of its own.
     assert unseen == {"reject.unclaimed-types"}
     assert found["ws.path"] == "pass"
-    assert "reference CONFORMS (core, http)" in done.stdout
+    assert "reference CONFORMS (core, negotiate, interrupt, http)" in done.stdout
+
+
+SPEC_PEER = """
+[endpoint.peer]
+launch = [
+  "{python}", "-m", "spec_peer", "--host", "127.0.0.1", "--port", "{port}",
+  "--idle-timeout", "2", "--shutdown-timeout", "3",
+]
+ready_url = "http://127.0.0.1:{port}/ping"
+profiles = ["core", "http", "interrupt", "negotiate"]
+timeouts = { shutdown_s = 3 }
+"""
+
+
+@pytest.mark.slow
+def test_an_endpoint_written_from_the_text_alone_conforms(tmp_path: Path) -> None:
+    (tmp_path / "endpoints.toml").write_text(SPEC_PEER)
+    done = run(*CLI, "--endpoint", "peer", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "utterwire-report" / "report.json").read_text("utf-8"))
+    judged = [row for row in document["results"] if row["profile"] in JUDGED and row["checks"]]
+    # Its limits, which its file does not tell, are learned from `session`.
+    unseen = {row["requirement"] for row in judged if row["verdict"] != "pass"}
+    assert unseen == {"reject.unclaimed-types"}
 
 
 def test_the_reference_with_nothing_more_conforms_too(tmp_path: Path) -> None:
@@ -151,7 +177,10 @@ launch = [
 ready_url = "http://127.0.0.1:{port}/ping"
 
 [endpoint.poor]
-launch = ["{python}", "-m", "utterwire_server", "--host", "127.0.0.1", "--port", "{port}"]
+launch = [
+  "{python}", "-m", "utterwire_server", "--profiles", "core,interrupt,negotiate",
+  "--host", "127.0.0.1", "--port", "{port}",
+]
 ready_url = "http://127.0.0.1:{port}/ping"
 profiles = ["core", "interrupt", "negotiate"]
 budget = { characters = 3000, requests_per_second = 30 }

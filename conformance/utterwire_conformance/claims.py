@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 from .client_message import Claims
 
@@ -19,6 +19,14 @@ _NUMBERS = (
     "min_speed",
     "max_speed",
 )
+_FLOORS: Final = {
+    "max_text_chars": 4096,
+    "max_message_bytes": 65_536,
+    "max_request_id_chars": 128,
+    "max_waiting": 8,
+}
+# A list that nearly fills a control message (64 KiB) may hold some of the voices only.
+_ALL_VOICES_CHARS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,39 @@ class EndpointClaims(Claims):
             idle_s=timeouts.get("idle_s"),
             shutdown_s=timeouts.get("shutdown_s"),
         )
+
+    def completed_by(self, stated: Mapping[str, Any], *, voice: str | None = None) -> Self:
+        """These claims, and where they say nothing, what a `session` message states.
+
+        What breaks the clause (short of its floor, of the wrong type) is not learned. `voice` is
+        one that the endpoint is known to have, whatever the list says.
+        """
+        told: dict[str, Any] = {}
+        limits = stated.get("limits")
+        numbers = {
+            name: value
+            for name, value in (limits.items() if isinstance(limits, Mapping) else ())
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        for name, floor in _FLOORS.items():
+            if numbers.get(name, 0) >= floor and numbers[name] == int(numbers[name]):
+                told[name] = int(numbers[name])
+        if 0 < numbers.get("min_speed", 0) <= 0.5:
+            told["min_speed"] = numbers["min_speed"]
+        if numbers.get("max_speed", 0) >= 2.0:
+            told["max_speed"] = numbers["max_speed"]
+        if numbers.get("idle_timeout_s", 0) > 0:
+            told["idle_s"] = numbers["idle_timeout_s"]
+        for name, kind in (("voices", str), ("formats", str), ("sample_rates", int)):
+            values = stated.get(name)
+            if isinstance(values, list) and values and all(type(v) is kind for v in values):
+                told[name] = frozenset(values)
+        voices = told.get("voices", frozenset())
+        if sum(map(len, voices)) > _ALL_VOICES_CHARS:
+            del told["voices"]
+        elif voices and voice is not None:
+            told["voices"] = voices | {voice}
+        return replace(self, **{k: v for k, v in told.items() if getattr(self, k) is None})
 
     def to_table(self) -> dict[str, Any]:
         """The same claims as a table of the endpoint file."""

@@ -22,6 +22,7 @@ _TERMINALS: Final = frozenset({"synthesis_complete", "cancelled"})
 _ABOUT_UTTERANCE: Final = frozenset(
     {"synthesis_start", "synthesis_complete", "cancelled", "error", "marks"}
 )
+_OBEYS: Final = {"cancel_done": "cancel", "session": "hello"}
 
 
 @dataclass(slots=True)
@@ -113,7 +114,8 @@ class Utterance:
     """What came back about one client message.
 
     `audio` came between its start and its end, `late_audio` after the end, and `unstarted_audio`
-    while it was its turn and nothing had started.
+    while it was its turn and nothing had started. `obeyed` are the `cancel_done` of a `cancel` and
+    the `session` of a `hello`.
     """
 
     sent: Sent
@@ -123,6 +125,7 @@ class Utterance:
     unstarted_audio: list[Chunk] = field(default_factory=list)
     terminals: list[Chunk] = field(default_factory=list)
     rejections: list[Chunk] = field(default_factory=list)
+    obeyed: list[Chunk] = field(default_factory=list)
     others: list[Chunk] = field(default_factory=list)
 
     @property
@@ -154,12 +157,12 @@ class Utterance:
     def answered(self) -> bool:
         """Whether anything at all came back about it."""
         every = (self.starts, self.terminals, self.rejections, self.audio, self.unstarted_audio)
-        return any(every)
+        return any(every) or bool(self.obeyed)
 
     @property
     def ended(self) -> bool:
-        """Whether it was rejected or came to an end."""
-        return bool(self.terminals or self.rejections)
+        """Whether it was rejected, obeyed, or came to an end."""
+        return bool(self.terminals or self.rejections or self.obeyed)
 
     @property
     def is_short(self) -> bool:
@@ -177,7 +180,7 @@ class Utterance:
     def chunks(self) -> list[Chunk]:
         """All that came back about it, in order."""
         every = [*self.starts, *self.audio, *self.late_audio, *self.unstarted_audio]
-        every += self.terminals
+        every += [*self.terminals, *self.obeyed]
         return sorted([*every, *self.rejections, *self.others], key=lambda chunk: chunk.number)
 
 
@@ -219,7 +222,9 @@ class Dialogue:
         self.abused = False
         """Whether the suite sent what RFC 6455 forbids, so that the endpoint must hang up."""
         self.in_vain: set[int] = set()
-        """Messages whose end the suite waited for until its patience was over."""
+        """Requests whose end the suite waited for until its patience was over."""
+        self.unanswered: set[int] = set()
+        """The same of messages of the types `cancel` and `hello`."""
         self.facts: dict[str, str] = {}
         """Other remarks of the scenario, `name: value`."""
         self.breaches: tuple[Breach, ...] | None = None
@@ -272,7 +277,7 @@ class Dialogue:
         # A session with an unanswered request is not idle, unless the request crossed the end.
         idle = farewell is not None and farewell.fields.get("reason") == "idle"
         forgotten = farewell is not None and idle and farewell.t - utterance.sent.t > 1.0
-        return later or forgotten or utterance.seq in self.in_vain
+        return later or forgotten or utterance.seq in self.in_vain | self.unanswered
 
     @property
     def first_owed(self) -> Sent | None:
@@ -332,6 +337,8 @@ class Dialogue:
             self.abused = True
         elif text.startswith("in vain: "):
             self.in_vain |= {int(seq) for seq in text.removeprefix("in vain: ").split(",")}
+        elif text.startswith("unanswered: "):
+            self.unanswered |= {int(seq) for seq in text.removeprefix("unanswered: ").split(",")}
         elif ": " in text:
             name, _, value = text.partition(": ")
             self.facts[name] = value
@@ -403,6 +410,13 @@ class Dialogue:
                 self._about(chunk, utterance)
         else:
             chunk.seq = chunk.said_seq
+            self._obeys(chunk)
+
+    def _obeys(self, chunk: Chunk) -> None:
+        utterance = self.utterances.get(chunk.said_seq or 0)
+        obeyed = _OBEYS.get(chunk.type or "")
+        if utterance is not None and obeyed is not None and utterance.sent.meaning.type == obeyed:
+            utterance.obeyed.append(chunk)
 
     def _audio(self, chunk: Chunk) -> None:
         if self._running is not None:

@@ -19,6 +19,7 @@ from .verdict import Judgement, Verdict, not_exercised
 __all__ = ["Options", "Results", "run_checks"]
 
 _PROBE: Final = "probe"
+_NEGOTIATION: Final = "negotiation"
 _LAUNCH_NEEDED: Final = (
     "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
     " file)"
@@ -113,6 +114,13 @@ async def _play_all(
         meter.hopeless = first_byte is None
         pace = patience.measured(rtt, first_byte, character, players=options.players)
     results.pace = pace
+    if "negotiate" in endpoint.claims.profiles and not meter.hopeless:
+        first = await play(SCENARIOS[_NEGOTIATION], target, main, pace, meter)
+        results.transcripts[_NEGOTIATION] = first
+        stated = scenarios.stated(first)
+        claims = endpoint.claims.completed_by(stated, voice=endpoint.voice)
+        # What the endpoint file says counts; what it does not say is learned.
+        target.endpoint = replace(endpoint, claims=claims)
     places = asyncio.Semaphore(options.players)
     waiting = asyncio.Semaphore(8)
 

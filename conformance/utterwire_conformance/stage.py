@@ -51,6 +51,7 @@ _SCENARIO_LIMIT_S: Final = 60.0
 # For an endpoint that did not even end a first utterance.
 _HOPELESS_LIMIT_S: Final = 10.0
 _HOPELESS_BYTES: Final = 512 * 1024
+_TO_READ_S: Final = 0.3
 
 
 class Unplayable(Exception):
@@ -320,8 +321,12 @@ class Stage:
         done = all(session.utterance(seq).ended for seq in seqs)
         if not done and not dialogue.ended and dialogue.session_closed is None:
             self.meter.vain += 1
-            unended = [str(seq) for seq in seqs if not session.utterance(seq).ended]
-            session.note(f"in vain: {','.join(unended)}")
+            unended = [seq for seq in seqs if not session.utterance(seq).ended]
+            asked = [s for s in unended if dialogue.sent[s - 1].meaning.type in ("cancel", "hello")]
+            spoken = [seq for seq in unended if seq not in asked]
+            for remark, left in (("in vain", spoken), ("unanswered", asked)):
+                if left:
+                    session.note(f"{remark}: {','.join(map(str, left))}")
         return done
 
     async def started(self, session: WebSocketSession, seq: int) -> bool:
@@ -340,6 +345,10 @@ class Stage:
             await session.until(lambda: dialogue.ended, within=0.02 + 2 * self.pace.rtt)
         closed = dialogue.close_in is not None or dialogue.session_closed is not None
         return dialogue.ended or closed
+
+    async def let_it_read(self) -> None:
+        """Wait until the endpoint should have read what was sent, though we do not read."""
+        await asyncio.sleep(_TO_READ_S + 2 * self.pace.rtt)
 
     def relay(self) -> Relay:
         """Sessions for messages that may be sent in one or in several."""

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from . import audio, control, http, messages, ordering, rejections, transport
+from . import (
+    audio,
+    control,
+    http,
+    interrupt,
+    messages,
+    negotiate,
+    ordering,
+    rejections,
+    transport,
+)
 from .command import main_proxy
 from .fault import Fault
 
@@ -23,6 +33,8 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             audio.FAULTS,
             transport.FAULTS,
             http.FAULTS,
+            interrupt.FAULTS,
+            negotiate.FAULTS,
         )
         for fault in catalogue
     }

@@ -72,7 +72,10 @@ class ProxiedTarget(Target):
 
 @dataclass(slots=True)
 class Matrix:
-    """Judgements by fault and check; `survivors` are the pairs that stayed green."""
+    """Judgements by fault and check; `survivors` are the pairs that stayed green.
+
+    Where a requirement has several checks, each looks at a part of it: a fault is found by one.
+    """
 
     judgements: dict[str, dict[str, Judgement]] = field(default_factory=dict)
 
@@ -80,10 +83,13 @@ class Matrix:
     def survivors(self) -> dict[str, dict[str, Judgement]]:
         """By fault, the checks that should have found it and did not."""
         return {
-            fault: left
-            for fault, row in self.judgements.items()
-            if (left := {check: j for check, j in row.items() if j.verdict not in _RED})
+            fault: left for fault, row in self.judgements.items() if (left := self._missed_by(row))
         }
+
+    @staticmethod
+    def _missed_by(row: dict[str, Judgement]) -> dict[str, Judgement]:
+        broken = {CHECKS[check].requirement for check, j in row.items() if j.verdict in _RED}
+        return {check: j for check, j in row.items() if CHECKS[check].requirement not in broken}
 
     @property
     def found(self) -> frozenset[str]:

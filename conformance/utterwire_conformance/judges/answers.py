@@ -203,7 +203,11 @@ def _silent(dialogue: Dialogue) -> set[int]:
 
 
 def _overtakes(dialogue: Dialogue, utterance: Utterance, chunk: Chunk) -> bool:
-    """Whether this rejection is one of those that need not keep their place."""
+    """Whether this chunk is one of those that go out at once."""
+    if chunk.type in ("cancelled", "cancel_done", "session"):
+        return True
+    if not chunk.rejects:
+        return False
     kind = utterance.sent.meaning.type
     return (
         chunk.code == "queue_full"
@@ -229,7 +233,7 @@ def in_order(dialogue: Dialogue) -> Iterator[Judgement]:
                 for u in everyone
                 if u.seq < utterance.seq
                 for c in u.chunks
-                if c.number > chunk.number and not (c.rejects and _overtakes(dialogue, u, c))
+                if c.number > chunk.number and not _overtakes(dialogue, u, c)
             ),
             None,
         )
@@ -239,7 +243,7 @@ def in_order(dialogue: Dialogue) -> Iterator[Judgement]:
                 for u in everyone
                 if u.seq > utterance.seq
                 for c in u.chunks
-                if c.number < chunk.number and not (c.rejects and _overtakes(dialogue, u, c))
+                if c.number < chunk.number and not _overtakes(dialogue, u, c)
             ),
             None,
         )

@@ -65,6 +65,12 @@ def path(dialogue: Dialogue) -> Iterator[Judgement]:
     )
 
 
+def _broken_off(dialogue: Dialogue) -> bool:
+    """Whether the suite left before it had sent any message, as where its budget is spent."""
+    sent = any(e.dir == "out" and e.kind in ("text", "binary") for e in dialogue.entries)
+    return dialogue.aborted and not sent
+
+
 def _not_let_in(dialogue: Dialogue) -> bool:
     """Whether an endpoint refused for a reason it may always have: who asks, or no room."""
     return dialogue.opened is not None and dialogue.opened.status in (401, 403, 407, 429, 503)
@@ -147,7 +153,7 @@ def _failed_with(
 @on_sessions("no such message could be sent")
 def invalid_utf8_text(dialogue: Dialogue) -> Iterator[Judgement]:
     """Text that is not UTF-8 fails the connection with 1007."""
-    if not dialogue.abused or not dialogue.is_open:
+    if not dialogue.abused or not dialogue.is_open or _broken_off(dialogue):
         return
     yield from _failed_with(
         dialogue,
@@ -178,7 +184,7 @@ def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
 @on_sessions("no message beyond the limit could be sent")
 def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
     """A message beyond the limit ends the session, with 1009 or the reason told."""
-    if "too big" not in dialogue.facts:
+    if "too big" not in dialogue.facts or _broken_off(dialogue):
         return
     close, farewell = dialogue.close_in, dialogue.session_closed
     told = farewell is not None and farewell.fields.get("reason") == "message_too_big"

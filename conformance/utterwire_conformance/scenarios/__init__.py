@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import accepted, audio, closing, conversation, http, probe, rejected, websocket
+from . import (
+    accepted,
+    audio,
+    closing,
+    conversation,
+    http,
+    interrupt,
+    negotiate,
+    probe,
+    rejected,
+    websocket,
+)
+from .negotiate import stated
 from .probe import out_of_order, probed, spoke
 
 __all__ = [
@@ -11,10 +23,13 @@ __all__ = [
     "closing",
     "conversation",
     "http",
+    "interrupt",
+    "negotiate",
     "out_of_order",
     "probe",
     "probed",
     "rejected",
     "spoke",
+    "stated",
     "websocket",
 ]

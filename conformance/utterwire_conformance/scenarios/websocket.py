@@ -114,7 +114,9 @@ async def too_big(stage: Stage) -> None:
                 await session.until_close(6.0)
             finally:
                 sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+                (sent,) = await asyncio.gather(sending, return_exceptions=True)
+            if isinstance(sent, Unplayable):
+                raise sent
     async with await stage.session() as session:
         octets = padded(stage.request(stage.texts.shortest), limit)
         seq = await session.send(octets, case=Case(f"{limit} bytes", check, "accept"))

@@ -1,0 +1,7 @@
+"""`python -m spec_peer`."""
+
+from .server import main
+
+__all__: list[str] = []
+
+main()
