@@ -395,6 +395,22 @@ def test_trust(tmp_path: Path) -> None:
         tls_context(tmp_path / "none.pem")
 
 
+async def test_a_flood_of_small_frames_comes_to_an_end() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        while True:
+            writer.write(encode(Frame(Opcode.TEXT, b"{}")) * 100)
+            await writer.drain()
+
+    async with serving(flood) as port:
+        session = await open_at(port)
+        session.most_frames = 1_000
+        assert await session.until(lambda: session.dialogue.ended, within=5.0)
+        assert session.dialogue.eof is not None
+        assert "1000 frames" in (session.dialogue.eof.reason or "")
+        await session.end()
+
+
 async def test_a_flood_of_pings_is_read_and_not_answered_one_by_one() -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await shake_hands(reader, writer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,17 @@ def error(code: str, status: int, *, case: Case | None = None, **more: Any) -> T
         request=request,
         body=json.dumps(body | more).encode(),
     )
+
+
+def test_the_way_is_no_time_that_audio_is_held_back() -> None:
+    case = Case("a long text", "http.streams", "accept")
+    held = exchange(case=case, first_after=0.5)
+    assert judge("http.streams", held).verdict is Verdict.FAIL
+    far = exchange(case=case, first_after=0.5)
+    short = exchange(case=Case("text alone", "http.streams", "accept"), first_after=0.45)
+    for entry in short.entries:
+        far.add(replace(entry, session=2))
+    assert judge("http.streams", far).verdict is Verdict.PASS
 
 
 def judge(check: str, *transcripts: Transcript) -> Judgement:

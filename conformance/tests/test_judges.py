@@ -1320,6 +1320,13 @@ def test_something_on_the_way_that_takes_all() -> None:
     )
 
 
+def test_a_queue_that_was_not_held_up() -> None:
+    script = Script("queue-full").open().say(HI).start(1)
+    full = case("queue.full", "reject", "queue_full", name="one too many")
+    script.say(HI, case=full).pcm().complete(1, elapsed_s=0.0).speech(2)
+    assert script.judge("queue.full").verdict is Verdict.NOT_EXERCISED
+
+
 def test_giving_up_too_early() -> None:
     script = Script("shutdown", LIMITS).open().say(HI | {"request_id": "running"}).start(1)
     script.note("shutdown: begins")

@@ -242,6 +242,26 @@ class Dialogue:
         return self.opened is not None and self.opened.status == 101
 
     @property
+    def rtt(self) -> float:
+        """How long the handshake took, in seconds: at least a round trip; 0.0 if not seen."""
+        if self.asked is None or self.opened is None:
+            return 0.0
+        return self.opened.t - self.asked.t
+
+    def had_ended(self, utterance: Utterance | None, t: float) -> bool:
+        """Whether, by its own account, it had ended when a message sent at `t` was read.
+
+        An endpoint toward which nobody reads may still have been rid of all the audio: something
+        on the way (a proxy) can take it.
+        """
+        if utterance is None or utterance.start is None or utterance.complete is None:
+            return False
+        elapsed = utterance.complete.fields.get("elapsed_s")
+        spent = elapsed if isinstance(elapsed, int | float) else 0.0
+        # The start took its way to the client, and the message took its own to the endpoint.
+        return utterance.start.t + spent <= t + self.rtt
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more can come."""
         return self.eof is not None

@@ -52,6 +52,7 @@ _SCENARIO_LIMIT_S: Final = 60.0
 _HOPELESS_LIMIT_S: Final = 10.0
 _HOPELESS_BYTES: Final = 512 * 1024
 _TO_READ_S: Final = 0.3
+_HOPELESS_FRAMES: Final = 1_000
 
 
 class Unplayable(Exception):
@@ -275,7 +276,7 @@ class Stage:
         )
         opened.gate = self._gate
         if self.meter.hopeless:
-            opened.most_bytes = _HOPELESS_BYTES
+            opened.most_bytes, opened.most_frames = _HOPELESS_BYTES, _HOPELESS_FRAMES
         return opened
 
     async def http(

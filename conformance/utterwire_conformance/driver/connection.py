@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["MOST_BYTES", "SEND_S", "Address", "ConnectFailed", "open_stream", "tls_context"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FRAMES",
+    "SEND_S",
+    "Address",
+    "ConnectFailed",
+    "open_stream",
+    "tls_context",
+]
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The most that is read of one connection: 23 minutes of speech, far more than is asked for."""
+
+MOST_FRAMES: Final = 50_000
+"""The most frames that are read of one session, so that a flood of small ones ends as well."""
 
 SEND_S: Final = 10.0
 """How long to wait, in seconds, for a peer to take what is sent, before going on all the same."""

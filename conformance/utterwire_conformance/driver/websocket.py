@@ -27,7 +27,7 @@ from utterwire_conformance.wire import (
     parse_close,
 )
 
-from .connection import MOST_BYTES, SEND_S, Address, ConnectFailed, open_stream
+from .connection import MOST_BYTES, MOST_FRAMES, SEND_S, Address, ConnectFailed, open_stream
 from .recorder import Recorder
 
 __all__ = ["HandshakeRefused", "WebSocketSession"]
@@ -88,7 +88,9 @@ class WebSocketSession:
         self._task: asyncio.Task[None] | None = None
         self._fresh: list[Entry] = []
         self.most_bytes = MOST_BYTES
+        self.most_frames = MOST_FRAMES
         self._received = 0
+        self._frames = 0
         self.gate: Callable[[int], Awaitable[None]] | None = None
         """Awaited before each message with the number of characters it asks to be spoken."""
 
@@ -386,6 +388,9 @@ class WebSocketSession:
                 if self._received > self.most_bytes:
                     reason = f"more than {self.most_bytes} bytes came; the suite reads no further"
                     break
+                if self._frames > self.most_frames:
+                    reason = f"more than {self.most_frames} frames came; the suite reads no further"
+                    break
                 self._feed(data)
                 await self._answer()
         except FrameTooLarge as error:
@@ -402,6 +407,7 @@ class WebSocketSession:
             frames = self._decoder.feed(b"")
 
     def _record_frames(self, frames: list[Frame]) -> None:
+        self._frames += len(frames)
         for frame in frames:
             if frame.rsv or frame.opcode not in _KINDS or frame.mask is not None:
                 self._record("in", "raw", data=encode(frame), text="not a frame RFC 6455 allows")

@@ -490,14 +490,16 @@ def streamed(evidence: Sequence[Account]) -> Judgement:
 
     def find() -> Iterator[Judgement]:
         for account in evidence:
-            for utterance in _spoken(account.dialogues, "audio.streamed").values():
-                yield from early(utterance)
+            for dialogue in account.dialogues:
+                for utterance in _spoken([dialogue], "audio.streamed").values():
+                    yield from early(utterance, dialogue.rtt)
 
-    def early(utterance: Utterance) -> Iterator[Judgement]:
+    def early(utterance: Utterance, rtt: float) -> Iterator[Judgement]:
         if not utterance.audio:
             return
-        first = utterance.audio[0].t - utterance.sent.t
-        last = utterance.audio[-1].t - utterance.sent.t
+        # The way there and back says nothing of when the audio was made.
+        first = max(0.0, utterance.audio[0].t - utterance.sent.t - rtt)
+        last = max(0.0, utterance.audio[-1].t - utterance.sent.t - rtt)
         size = sum(len(chunk.data) for chunk in utterance.audio)
         if size < _LEAST_AUDIO_BYTES:
             yield not_exercised("The long text gave too little audio to tell.")

@@ -219,14 +219,7 @@ def _id_was_free(dialogue: Dialogue, utterance: Utterance) -> bool:
         ),
         None,
     )
-    if twin is None or twin.start is None or twin.complete is None:
-        return False
-    elapsed = twin.complete.fields.get("elapsed_s")
-    spent = elapsed if isinstance(elapsed, int | float) else 0.0
-    asked, opened = dialogue.asked, dialogue.opened
-    # The start took its way to the client, and the message took its own to the endpoint.
-    way = opened.t - asked.t if asked is not None and opened is not None else 0.0
-    return twin.start.t + spent <= utterance.sent.t + way
+    return dialogue.had_ended(twin, utterance.sent.t)
 
 
 def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[Judgement]:

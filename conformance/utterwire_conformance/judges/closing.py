@@ -32,11 +32,6 @@ _AT_MOST_S: Final = 5.0
 _SLACK_S: Final = 0.1
 
 
-def _rtt(dialogue: Dialogue) -> float:
-    asked, opened = dialogue.asked, dialogue.opened
-    return opened.t - asked.t if asked is not None and opened is not None else 0.0
-
-
 def _before_close(dialogue: Dialogue) -> list[Utterance]:
     close = dialogue.close_sent
     if close is None:
@@ -227,7 +222,7 @@ def endpoint_waits(dialogue: Dialogue) -> Iterator[Judgement]:
     legal = "no close from the endpoint for 2 s after `session_closed`"
     if waited is not None:
         seconds, farewell = waited
-        if seconds < _AT_LEAST_S - _SLACK_S - _rtt(dialogue):
+        if seconds < _AT_LEAST_S - _SLACK_S - dialogue.rtt:
             yield fail(
                 f"The endpoint ended the connection {seconds:.2f} s after `session_closed`.",
                 sent=quote.sent(dialogue.close_sent),
@@ -262,7 +257,7 @@ def endpoint_gives_up(dialogue: Dialogue) -> Iterator[Judgement]:
             legal=legal,
             advice=advice,
         )
-    elif waited is not None and waited[0] > _AT_MOST_S + 0.5 + _rtt(dialogue):
+    elif waited is not None and waited[0] > _AT_MOST_S + 0.5 + dialogue.rtt:
         yield fail(
             f"The endpoint closed only {waited[0]:.2f} s after `session_closed`.",
             sent=quote.sent(dialogue.close_sent),
@@ -270,7 +265,7 @@ def endpoint_gives_up(dialogue: Dialogue) -> Iterator[Judgement]:
             legal=legal,
             advice=advice,
         )
-    elif waited is not None and waited[0] >= _AT_LEAST_S - _SLACK_S - _rtt(dialogue):
+    elif waited is not None and waited[0] >= _AT_LEAST_S - _SLACK_S - dialogue.rtt:
         yield passed()
 
 
@@ -341,7 +336,7 @@ def idle_closed(dialogue: Dialogue) -> Iterator[Judgement]:
         )
         return
     waited = farewell.t - _idle_since(dialogue, farewell)
-    if waited < limit - _SLACK_S - _rtt(dialogue):
+    if waited < limit - _SLACK_S - dialogue.rtt:
         yield fail(
             f"A session was ended as idle after {waited:.2f} s; its limit is {limit:g} s.",
             sent=quote.sent(dialogue.sent[-1] if dialogue.sent else None),
@@ -368,7 +363,7 @@ def idle_reset(dialogue: Dialogue) -> Iterator[Judgement]:
     farewell = dialogue.session_closed
     if farewell is not None and farewell.fields.get("reason") == "idle":
         held = "held for" in dialogue.facts
-        if held and _had_ended(dialogue.utterances.get(1), farewell.t - limit):
+        if held and dialogue.had_ended(dialogue.utterances.get(1), farewell.t - limit):
             yield not_exercised(
                 "Something on the way took the whole utterance, so that it ended though it was not"
                 " read."
@@ -385,15 +380,6 @@ def idle_reset(dialogue: Dialogue) -> Iterator[Judgement]:
         )
     elif dialogue.utterances and dialogue.utterances[max(dialogue.utterances)].complete:
         yield passed()
-
-
-def _had_ended(utterance: Utterance | None, t: float) -> bool:
-    """Whether it had ended by then, by its own account."""
-    if utterance is None or utterance.start is None or utterance.complete is None:
-        return False
-    elapsed = utterance.complete.fields.get("elapsed_s")
-    spent = elapsed if isinstance(elapsed, int | float) else 0.0
-    return utterance.start.t + spent <= t + _SLACK_S
 
 
 @check("session-closed.last-seq", "idle", "shutdown", general=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from utterwire_conformance.check import Account, check, on_sessions, settle
 from utterwire_conformance.dialogue import Dialogue, Utterance
@@ -11,6 +12,10 @@ from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 from . import quote
 
 __all__ = ["disconnect_isolated", "pong_while_busy", "queue_full", "read_always"]
+
+_TAKEN: Final = (
+    "something on the way took the whole utterance that was to hold up the queue, so that it ended"
+)
 
 
 def _busy(dialogue: Dialogue) -> Utterance | None:
@@ -76,6 +81,8 @@ def read_always(dialogue: Dialogue) -> Iterator[Judgement]:
         running = next((u for u in dialogue.utterances.values() if u.starts), None)
         if running is None or running.terminal is None or chunk.number < running.terminal.number:
             yield passed()
+        elif dialogue.had_ended(running, utterance.sent.t):
+            yield not_exercised(_TAKEN)
         else:
             yield fail(
                 "`queue_full` came only after the running utterance had ended.",
@@ -111,6 +118,9 @@ def queue_full(dialogue: Dialogue) -> Iterator[Judgement]:
         elif chunk is not None and case.expect == "accept":
             reason = "A request within `max_waiting` was refused."
         elif chunk is None and case.expect == "reject" and utterance.answered:
+            if dialogue.had_ended(dialogue.utterances.get(1), utterance.sent.t):
+                yield not_exercised(_TAKEN)
+                return
             reason = "A request past `max_waiting` was accepted."
         elif chunk is None and utterance.complete is None and not dialogue.hung_up:
             reason = "A request that was accepted was not served."
