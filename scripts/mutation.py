@@ -1,7 +1,7 @@
 """Mutation run over one package: change the code in small ways, see whether its tests notice.
 
     python scripts/mutation.py                              all of protocol/
-    python scripts/mutation.py --module codec --module order
+    python scripts/mutation.py --module jsontext --module cutting
     python scripts/mutation.py --container schemas --out -
 
 mutmut does the work, in a copy outside the checkout.  It changes the code of functions only, so
@@ -55,6 +55,9 @@ def lay_out(work: Path, container: str, modules: list[str]) -> None:
         if (ROOT / folder).is_dir():
             shutil.copytree(ROOT / folder, work / folder, ignore=ignore)
     package = PACKAGES[container]
+    for module in modules:
+        if not (ROOT / container / package / f"{module}.py").is_file():
+            raise RunFailed(f"{container}/{package} has no module {module}.py")
     shutil.copytree(ROOT / container / package, work / "src" / package, ignore=ignore)
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     paths = ["src", *(folder for folder in PACKAGES if folder != container)]

@@ -13,6 +13,11 @@ from .prose import disagreements, read_folder, with_tables
 __all__ = ["main"]
 
 
+def _default_folder() -> Path:
+    checkout = Path(__file__).resolve().parents[3] / "spec"
+    return checkout if checkout.is_dir() else Path("spec")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the specification, or write its tables; return the exit code (2: cannot be read)."""
     parser = argparse.ArgumentParser(
@@ -25,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=Path(__file__).resolve().parents[3] / "spec",
-        help="the folder of the specification (default: that of this checkout)",
+        default=_default_folder(),
+        help="the folder of the specification (default: that of this checkout, or ./spec)",
     )
     options = parser.parse_args(arguments)
     folder: Path = options.folder
