@@ -137,11 +137,13 @@ def main(arguments: "list[str]") -> int:
         print(f"bootstrap: {error}", file=sys.stderr)
         return CANNOT_SET_UP
     try:
-        return subprocess.call(
+        code = subprocess.call(
             [python_of(ENVIRONMENT), "-m", "tox", *tox_arguments(arguments)], cwd=ROOT
         )
     except KeyboardInterrupt:
         return 130
+    # Ended by a signal: the code that a shell would give.
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        print(f"ci: FAILED: no usable result of tox: {error}")
+        print(f"ci: FAILED: tox exited with {exit_code} and left no usable result: {error}")
         return 1
     verdict = judge(result, exit_code, may_miss_312=os.environ.get(PERMIT) == "1")
     print(f"ci: tests passed on Python: {', '.join(verdict.versions) or 'none'}")

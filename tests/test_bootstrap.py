@@ -92,6 +92,11 @@ def test_arguments_reach_tox_and_its_exit_code_comes_back(
     assert tox_arguments == ["run", "--result-json", ".tox/result.json", *expected]
 
 
+def test_a_tox_that_a_signal_ended_is_told_as_a_shell_does(clone: Path) -> None:
+    code = fake_install(clone).replace("sys.exit(7)", "import os; os.kill(os.getpid(), 15)")
+    assert bootstrap(clone, "all", python_code=code).returncode == 143
+
+
 def test_second_run_installs_nothing(clone: Path) -> None:
     bootstrap(clone, "all", python_code=fake_install(clone))
     done = bootstrap(clone, "all", python_code=fake_install(clone, succeeds=False))

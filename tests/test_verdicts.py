@@ -105,8 +105,9 @@ def test_exit_code_of_tox_counts_by_itself(tmp_path: Path) -> None:
 
 
 def test_no_result_file_is_a_failure_in_one_line(tmp_path: Path) -> None:
-    done = ci_verdict(str(tmp_path / "none.json"), "0")
+    done = ci_verdict(str(tmp_path / "none.json"), "143")
     assert done.returncode == 1
+    assert "tox exited with 143" in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
 
