@@ -154,6 +154,7 @@ def test_a_host_that_cannot_be(
 def test_help_names_each_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     told = capsys.readouterr().out
+    assert "the same as without it" in told
     for flag in ("--host", "--port", "--engine", "--idle-timeout", "UTTERWIRE_"):
         assert flag in told
 

@@ -132,7 +132,7 @@ async def test_a_request_whose_body_comes_after_shutdown(
 
 
 async def test_a_client_that_never_leaves_holds_nobody_up(
-    start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+    start: Any, connect: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It neither reads nor closes."""
     monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.1)
@@ -145,6 +145,37 @@ async def test_a_client_that_never_leaves_holds_nobody_up(
     server.runner.stop()
     async with asyncio.timeout(10):
         assert await server.running == 0
+    # It was told nothing, so the log claims nothing, and no close frame stands in for it.
+    (ended,) = [fields for event, fields in log_lines if event == "session_closed"]
+    assert (ended["reason"], ended["delivered"]) == ("going_away", False)
+    assert await peer.closed() is None
+
+
+async def test_a_reader_stalled_at_the_deadline_is_told_where_it_reads_again(
+    start: Any, connect: Any, eventually: Any, log_lines: Any
+) -> None:
+    server = await start(shutdown_timeout_s=0.2)
+    peer = await connect(server, receive_buffer=4_096)
+    peer.say(text=STORY)
+    await peer.until("synthesis_start")
+    (session,) = server.service._guests
+    server.runner.stop()
+    await eventually(
+        lambda: session._connection.end_reason == "going_away" and not session._wire.is_writable
+    )
+    assert (await peer.until("error"))["code"] == "going_away"
+    assert (await peer.until("session_closed"))["reason"] == "going_away"
+    peer.send(b"\x03\xe8", opcode=Opcode.CLOSE)
+    assert await peer.closed() == 1000
+    assert await server.running == 0
+    (ended,) = [fields for event, fields in log_lines if event == "session_closed"]
+    assert (ended["reason"], ended["delivered"]) == ("going_away", True)
+
+
+def test_last_words_have_their_time() -> None:
+    """`protocol.md#timeouts`: 5 s for them; the drain waits for the latest, and its close."""
+    assert 4.0 <= session_module.LAST_WORDS_S <= 5.0
+    assert session_module.LAST_WORDS_S + service_module.CLOSE_AFTER_S < service_module.LEAVING_S
 
 
 async def test_stopping_twice_gives_up_draining(start: Any, connect: Any) -> None:

@@ -90,7 +90,13 @@ def _parse(
         f"{_PREFIX}IDLE_TIMEOUT. A flag wins.",
         allow_abbrev=False,
     )
-    parser.add_argument("command", nargs="?", choices=("serve",), default="serve", help="serve")
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("serve",),
+        default="serve",
+        help="the same as without it; what SageMaker AI passes to a container",
+    )
     for name, kind, default, text in flags:
         shown = ",".join(sorted(default)) if isinstance(default, frozenset) else default
         parser.add_argument(

@@ -20,8 +20,9 @@ __all__ = ["CLOSE_AFTER_S", "Guest", "Service"]
 #: How long after ``session_closed`` the endpoint leaves the closing to the client
 #: (`protocol.md#closing`: 2 to 5 seconds).
 CLOSE_AFTER_S = 3.0
-#: How long after the shutdown deadline sessions may take to be closed.
-LEAVING_S = CLOSE_AFTER_S + 2.0
+#: How long after the shutdown deadline sessions may take to be closed: one that reads its last
+#: words at the last moment has its time to close, too.
+LEAVING_S = CLOSE_AFTER_S + 5.0
 DEFAULT_SAMPLE_RATE = 24_000
 DEFAULT_FORMAT = "pcm_s16le"
 MIN_SPEED, MAX_SPEED = 0.5, 2.0

@@ -33,8 +33,9 @@ HARD_PENDING: Final = 4_096
 HARD_PENDING_BYTES: Final = 1_048_576
 #: How long a peer that reads nothing may go on sending past the hard bound.
 FLOOD_S: Final = 10.0
-#: How long the last messages of a session may take to get out.
-LAST_WORDS_S: Final = 2.0
+#: How long a peer that reads nothing may keep the last messages of a session waiting
+#: (`protocol.md#timeouts`: 5 seconds at most).
+LAST_WORDS_S: Final = 4.5
 #: How long a task works before it lets others have the loop.
 TURN_S: Final = 0.005
 
@@ -64,6 +65,7 @@ class Session:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: float | None = None
         self._failed = False
+        self._delivered = False
         self._rejected = 0
 
     async def run(self) -> None:
@@ -84,6 +86,8 @@ class Session:
             "session_closed",
             session=self._id,
             reason="internal" if self._failed else self._connection.end_reason,
+            # Whether the message of that name got as far as the kernel.
+            delivered=self._delivered,
             rejected=self._rejected,
             duration_s=round(self._now() - began, 3),
         )
@@ -252,6 +256,7 @@ class Session:
             turn = await self._breathe(turn)
         else:
             return
+        self._delivered = self._wire.is_open
         # The client closes; for one that does not, the reader never returns.
         await asyncio.sleep(CLOSE_AFTER_S)
         await self._close(1001 if connection.end_reason == "going_away" else 1000)
@@ -267,7 +272,7 @@ class Session:
                 if self._wire.is_writable:
                     break
                 if self._connection.state is SessionState.CLOSED:
-                    self._wire.hang_up()
+                    self._wire.hang_up(at_once=True)
                     return False
                 self._end("slow_reader")
             finally:

@@ -50,9 +50,14 @@ class Wire(Protocol):
     async def drained(self) -> None:
         """Return once ``is_writable`` is true."""
 
-    def hang_up(self) -> bool:
+    @property
+    def is_open(self) -> bool:
+        """Whether the transport is there still, as far as anyone can tell."""
+
+    def hang_up(self, *, at_once: bool = False) -> bool:
         """Close the connection behind what was written; drop it if that does not get through.
 
+        ``at_once`` drops what has not reached the kernel, instead of waiting for it.
         False if this wire cannot be closed from here.
         """
 
@@ -61,11 +66,12 @@ class PlainWire:
     """The wire under a server that is not ours: always writable, as far as anyone can tell."""
 
     is_writable = True
+    is_open = True
 
     async def drained(self) -> None:
         return
 
-    def hang_up(self) -> bool:
+    def hang_up(self, *, at_once: bool = False) -> bool:
         return False
 
 
@@ -181,7 +187,8 @@ class WebSocketWire(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """uvicorn stops: whoever is left is told so."""
-        if self._answered and self._protocol.state is State.OPEN:
+        hung_up = self._lost or self._drop_timer is not None
+        if self._answered and self._protocol.state is State.OPEN and not hung_up:
             self._protocol.send_close(1012)
             self._disconnect(1012)
             self._flush()
@@ -379,10 +386,16 @@ class WebSocketWire(asyncio.Protocol):
     async def drained(self) -> None:
         await self._writable.wait()
 
-    def hang_up(self) -> bool:
+    @property
+    def is_open(self) -> bool:
+        return not self._lost
+
+    def hang_up(self, *, at_once: bool = False) -> bool:
         self._transport.close()
         if self._drop_timer is None and not self._lost:
             self._drop_timer = self._loop.call_later(LINGER_S, self._transport.abort)
+        if at_once:
+            self._transport.abort()
         return True
 
 
@@ -476,10 +489,16 @@ class HttpWire(HttpToolsProtocol):
     async def drained(self) -> None:
         await self.flow.drain()
 
-    def hang_up(self) -> bool:
+    @property
+    def is_open(self) -> bool:
+        return not self.transport.is_closing()
+
+    def hang_up(self, *, at_once: bool = False) -> bool:
         self.transport.close()
         if self._drop_timer is None:
             self._drop_timer = self.loop.call_later(LINGER_S, self.transport.abort)
+        if at_once:
+            self.transport.abort()
         return True
 
     def _await_head(self) -> None:

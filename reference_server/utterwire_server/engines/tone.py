@@ -130,7 +130,7 @@ def _score(request: SpeechRequest) -> Iterator[_Note]:
             spoken += silence
             gap = 0.0
         heard = [at for at in range(index, end) if is_spoken(text, at)]
-        mark = WordMark(
+        mark: WordMark | None = WordMark(
             text[index:end],
             spoken / rate,
             (spoken + letter * len(heard)) / rate,
@@ -142,7 +142,8 @@ def _score(request: SpeechRequest) -> Iterator[_Note]:
             place = (ord(text[at]) * 0.6180339887498949) % 1.0
             yield _Note(base * colour * 2 ** (octaves * place), letter, mark)
             spoken += letter
-            mark = None  # type: ignore[assignment]  # only the first letter carries it
+            # Only the first letter carries it.
+            mark = None
         index = end
 
 
