@@ -1,6 +1,6 @@
 """How far ``utterwire say`` has come, on stderr."""
 
-import contextlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -113,7 +113,14 @@ class Progress:
         self._put(f"\r{printable(text)}\x1b[K")
 
     def _put(self, text: str) -> None:
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.write(text)
-                self._stream.flush()
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            # It keeps what it could not write. The interpreter would try again as it exits, and
+            # turn the failure into its own exit status.
+            if sys.stderr is self._stream:
+                sys.stderr = None
+            self._stream = None
