@@ -87,6 +87,71 @@ def test_the_reference_conforms(tmp_path: Path) -> None:
     assert "reference CONFORMS (core, negotiate, interrupt, http)" in done.stdout
 
 
+def _children(marker: str) -> set[int]:
+    """The processes whose command line holds the marker."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (folder / "cmdline").read_bytes():
+                found.add(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+SERVED = """
+[endpoint.served]
+launch = [
+  "{python}", "-m", "utterwire_server", "--host", "127.0.0.1", "--port", "{port}",
+  "--shutdown-timeout", "3", "--idle-timeout", "MARKER",
+]
+ready_url = "http://127.0.0.1:{port}/READY"
+profiles = ["core"]
+timeouts = { shutdown_s = 3 }
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("ready", "processes", "interrupts"),
+    [("ping", 2, 1), ("ping", 1, 2), ("never", 1, 1)],
+    ids=["in the middle", "twice", "before it is ready"],
+)
+def test_an_interrupt_leaves_no_process_behind(
+    tmp_path: Path, ready: str, processes: int, interrupts: int
+) -> None:
+    marker = f"{1000 + free_port()}.25"
+    text = SERVED.replace("MARKER", marker).replace("READY", ready)
+    (tmp_path / "endpoints.toml").write_text(text)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
+    with (tmp_path / "out").open("w+b") as out:
+        suite = subprocess.Popen(
+            [*CLI, "--endpoint", "served"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            # The shutdown scenario has an instance of its own beside the main one.
+            while len(_children(marker)) < processes:
+                assert suite.poll() is None, (tmp_path / "out").read_text()
+            for _ in range(interrupts):
+                suite.send_signal(signal.SIGINT)
+            code = suite.wait(60)
+            left = _children(marker)
+        finally:
+            suite.kill()
+            for pid in _children(marker):
+                os.kill(pid, signal.SIGKILL)
+        said = (tmp_path / "out").read_text()
+    assert left == set(), said
+    assert code == 2, said
+    assert "RuntimeError" not in said
+    assert interrupts > 1 or "broken off" in said
+
+
 SPEC_PEER = """
 [endpoint.peer]
 launch = [

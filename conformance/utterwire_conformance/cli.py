@@ -110,6 +110,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.k is not None:
         command += ["-k", options.k]
     command += ["-v"] * options.v + ["-q"] * options.q
-    status = int(pytest.main(command))
+    try:
+        status = int(pytest.main(command))
+    except KeyboardInterrupt:
+        return 2
     # Whatever else goes wrong (usage, nothing collected, a fault inside) means: not judged.
     return status if status in (0, 1) else 2

@@ -7,6 +7,7 @@ never by an entry point: nobody else's pytest should know `--endpoint`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Generator, Iterable
@@ -30,7 +31,7 @@ from .endpoints import (
 from .report import Report, judgeable, results_of
 from .requirements import PROFILES, RequirementsError, requirements
 from .runner import Results, run_checks
-from .suite import PROFILES_KEY, RUN_KEY, Judged, RequirementItem, SuiteFile
+from .suite import PROFILES_KEY, RUN_KEY, HarnessError, Judged, RequirementItem, SuiteFile
 from .target import Target
 from .verdict import Judgement, worst
 
@@ -42,6 +43,7 @@ __all__ = [
     "pytest_ignore_collect",
     "pytest_report_header",
     "pytest_report_teststatus",
+    "pytest_runtestloop",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
     "pytest_unconfigure",
@@ -49,6 +51,9 @@ __all__ = [
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _SUITE_FILE: Final = _PACKAGE / "suite.py"
+_NOT_JUDGED: Final = 2
+_TO_START_S: Final = 5.0
+_TO_STOP_S: Final = 15.0
 _USAGE: Final = (
     "which endpoint is to be judged? Give --endpoint NAME or --endpoint-url URL"
     " (the suite's own tests: pytest conformance/tests)"
@@ -66,9 +71,13 @@ class Run(Judged):
         self.report: Report | None = None
         self.saved: Path | None = None
         self.save_failed: str | None = None
+        self.asked = False
+        """Whether pytest went through all its items, or stopped of its own accord."""
         self.started = datetime.now(UTC)
         self._began = time.monotonic()
         self._thread: threading.Thread | None = None
+        self._ready, self._done = threading.Event(), threading.Event()
+        self._target: Target | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Results] | None = None
         self._failure: BaseException | None = None
@@ -82,13 +91,13 @@ class Run(Judged):
         """Begin to play what these checks need."""
         wanted = tuple(dict.fromkeys(checks))
         self.started, self._began = datetime.now(UTC), time.monotonic()
-        ready = threading.Event()
+        target = self._target = Target(self.endpoint)
 
         async def main() -> Results:
             self._loop = asyncio.get_running_loop()
             self._task = asyncio.current_task()
-            ready.set()
-            return await run_checks(Target(self.endpoint), wanted)
+            self._ready.set()
+            return await run_checks(target, wanted)
 
         def work() -> None:
             try:
@@ -96,30 +105,43 @@ class Run(Judged):
             except BaseException as error:
                 self._failure = error
             finally:
-                ready.set()
+                self._ready.set()
+                self._done.set()
 
         self._thread = threading.Thread(target=work, name="utterwire-conformance", daemon=True)
         self._thread.start()
-        ready.wait()
+        self._ready.wait()
 
     def wait(self) -> Results:
-        """Wait until all is judged."""
+        """Wait until all is judged.
+
+        Raises:
+            HarnessError: the run broke off before that.
+        """
         if self._thread is not None:
-            # In slices, so that an interrupt from the keyboard is heard.
-            while self._thread.is_alive():
-                self._thread.join(0.2)
+            # An event, since a `join` that is interrupted may take a live thread for a dead one
+            # (CPython 3.11); in slices, so that an interrupt from the keyboard is heard.
+            while not self._done.wait(0.2):
+                pass
         if self.results is None:
-            raise RuntimeError(f"the run did not come to its end: {self._failure!r}")
+            why = repr(self._failure) if self._failure is not None else "it was broken off"
+            raise HarnessError(f"the run did not come to its end: {why}")
         return self.results
 
     def stop(self) -> None:
         """Break the run off, if it is not over, and wait until all it started is gone."""
         thread, self._thread = self._thread, None
-        if thread is None or not thread.is_alive():
+        if thread is None or self._done.is_set():
             return
-        if self._loop is not None and self._task is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)
-        thread.join(15.0)
+        try:
+            if self._ready.wait(_TO_START_S) and self._loop is not None and self._task is not None:
+                with contextlib.suppress(RuntimeError):  # The loop has just ended by itself.
+                    self._loop.call_soon_threadsafe(self._task.cancel)
+            over = self._done.wait(_TO_STOP_S)
+        except KeyboardInterrupt:
+            over = False
+        if not over and self._target is not None:
+            self._target.kill()
 
     def judgement(self, checks: Iterable[str]) -> Judgement:
         """The judgement that decides for these checks."""
@@ -309,24 +331,47 @@ def pytest_report_teststatus(
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Note whether it was interrupted: of two interrupts the second may hit pytest before that
+    has made a note of the first."""
+    run = _run(session.config)
+    try:
+        result = yield
+    except Exception:
+        if run is not None:
+            run.asked = True
+        raise
+    if run is not None:
+        run.asked = True
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Write the report and set the exit status of the suite."""
     run = _run(session.config)
-    if run is not None and run.selected and session.shouldstop is False:
+    if run is not None and run.selected and run.asked and session.shouldstop is False:
         interrupted = session.exitstatus in (pytest.ExitCode.INTERRUPTED,)
         if not interrupted and not session.config.option.collectonly:
             folder = session.config.invocation_params.dir / session.config.getoption("report")
-            report = run.conclude(
-                Path(folder), strict=session.config.getoption("strict_recommendations")
-            )
-            session.exitstatus = report.exit_code
+            strict = session.config.getoption("strict_recommendations")
+            try:
+                session.exitstatus = run.conclude(Path(folder), strict=strict).exit_code
+            except KeyboardInterrupt:
+                session.exitstatus = pytest.ExitCode.INTERRUPTED
+            except HarnessError:
+                session.exitstatus = _NOT_JUDGED
     yield
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show the summary."""
     run = _run(config)
-    if run is None or run.report is None:
+    if run is None or config.option.collectonly:
+        return
+    if run.report is None:
+        if run.selected:
+            terminalreporter.write_line("The run was broken off; nothing was judged or saved.")
         return
     terminalreporter.section(f"Utterwire conformance: {run.endpoint.name}")
     for line in run.report.lines(_shown(run.saved)):

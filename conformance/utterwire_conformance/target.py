@@ -55,6 +55,12 @@ class Instance:
             with contextlib.suppress(ProcessLookupError):
                 self.process.terminate()
 
+    def kill(self) -> None:
+        """End a launched process and all that it started, at once (SIGKILL)."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
     async def wait(self, within: float) -> int | None:
         """Wait for the process to end; its exit status, or None if it still runs."""
         if self.process is None:
@@ -79,12 +85,10 @@ class Instance:
             if process.returncode is None:
                 self.terminate()
                 if await self.wait(5.0) is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                    self.kill()
                     await process.wait()
             # What the process itself started, if it left anything behind.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self.kill()
         if self.log is not None:
             self.log.close()
             self.log = None
@@ -117,7 +121,12 @@ class Target:
         return bool(self.endpoint.launch)
 
     async def __aenter__(self) -> Self:
-        self.main = await self.start()
+        try:
+            self.main = await self.start()
+        except BaseException:
+            # Broken off while it was getting ready.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -130,8 +139,13 @@ class Target:
 
     async def close(self) -> None:
         """Stop every instance that was launched."""
-        instances, self._instances = self._instances, []
-        await asyncio.gather(*(instance.stop() for instance in instances))
+        await asyncio.gather(*(instance.stop() for instance in self._instances))
+        self._instances.clear()
+
+    def kill(self) -> None:
+        """End every instance that was launched, at once; may be called from any thread."""
+        for instance in tuple(self._instances):
+            instance.kill()
 
     async def start(self) -> Instance:
         """The instance that most scenarios talk to.
@@ -191,8 +205,8 @@ class Target:
         try:
             await self._await_ready(instance, ready)
         except LaunchFailed:
-            self._instances.remove(instance)
             await instance.stop()
+            self._instances.remove(instance)
             raise
         return instance
 
