@@ -49,7 +49,7 @@ BROKEN = fail(
     [
         ({}, False, 0, "CONFORMS"),
         ({"order.fifo": BROKEN}, False, 1, "DOES NOT CONFORM"),
-        ({"audio.speed": BROKEN.weakened()}, False, 0, "1 recommendations not met"),
+        ({"audio.speed": BROKEN.weakened()}, False, 0, "1 recommendation not met"),
         ({"audio.speed": BROKEN.weakened()}, True, 1, "DOES NOT CONFORM"),
         (
             {"order.fifo": Judgement(Verdict.HARNESS_ERROR, "nobody there")},

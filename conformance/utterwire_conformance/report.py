@@ -241,14 +241,20 @@ class Report:
         failed, errors = sum(s.failed for s in counts), sum(s.harness_errors for s in counts)
         weak = sum(s.weak for s in counts)
         if self.exit_code == 2:
-            what = f"{errors} requirements were not judged" if errors else "nothing was judged"
+            what = "nothing was judged"
+            if errors:
+                what = (
+                    f"{_count(errors, 'requirement')} {'was' if errors == 1 else 'were'} not judged"
+                )
             if self._mute and not errors:
                 what = "no request was spoken to its end"
             return f"{name} COULD NOT BE JUDGED ({profiles}): {what}."
         if self.exit_code == 1:
-            what = f"{failed} requirements broken" if failed else f"{weak} recommendations not met"
+            what = f"{_count(weak, 'recommendation')} not met"
+            if failed:
+                what = f"{_count(failed, 'requirement')} broken"
             return f"{name} DOES NOT CONFORM ({profiles}): {what}."
-        aside = f"; {weak} recommendations not met" if weak else ""
+        aside = f"; {_count(weak, 'recommendation')} not met" if weak else ""
         return f"{name} CONFORMS ({profiles}), as far as it was judged{aside}."
 
     def _grave_lines(self, saved: Path | None) -> list[str]:
@@ -363,6 +369,10 @@ class Report:
         }
         names |= {name for name, t in self.run.transcripts.items() if t.broken is not None}
         return sorted(names & set(self.run.transcripts))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _aside(counts: Summary) -> str:
