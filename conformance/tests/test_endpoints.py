@@ -149,7 +149,9 @@ def test_an_address_is_enough() -> None:
     assert endpoint.claims.profiles == {"core", "http"}
     assert endpoint.http_url == "http://h:1/x"
     assert endpoint.name == "ws://h:1/x/invocations-bidirectional-stream"
+    assert endpoint.claims_known
     whole = endpoint_at("ws://h/invocations-bidirectional-stream")
+    assert not whole.claims_known
     assert whole.url == "ws://h/invocations-bidirectional-stream"
 
 

@@ -79,7 +79,8 @@ class Endpoint:
     """One endpoint to be judged.
 
     Either `url` (and `http_url`) say where it runs, or `launch` is the command that starts it.
-    `headers` are secret: only their names may appear anywhere.
+    `headers` are secret: only their names may appear anywhere. `claims_known` is False where
+    nobody said what it claims, so that it may claim more than `claims` has.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Endpoint:
     language: str = "en"
     text_samples: tuple[str, ...] = _SAMPLES
     claims: EndpointClaims = field(default_factory=EndpointClaims)
+    claims_known: bool = True
     timeouts: Timeouts = field(default_factory=Timeouts)
     budget: Budget = field(default_factory=Budget)
 
@@ -168,6 +170,8 @@ def endpoint_at(
 ) -> Endpoint:
     """An endpoint known by its address alone; the profile `core` is always claimed.
 
+    Without `profiles` what else it claims is not known.
+
     Raises:
         EndpointFileError: the URL or a profile is not one.
     """
@@ -182,7 +186,8 @@ def endpoint_at(
         raise EndpointFileError(f"--endpoint-url {url}: {part}: {_message(best)}")
     _check_url(url, f"--endpoint-url {url}")
     endpoint = _build("url", table, Path())
-    return replace(endpoint, name=endpoint.public_url or "url")
+    name = endpoint.public_url or "url"
+    return replace(endpoint, name=name, claims_known=bool(profiles))
 
 
 def parse_header(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from . import quote
 
 __all__ = ["judge_case", "judge_cases"]
 
+_DONE: Final = frozenset({"cancel_done", "session"})
 _EXCUSES: Final = frozenset({"overloaded", "going_away"})
 
 _ACCEPTED: Final[dict[str, tuple[str, str]]] = {
@@ -89,7 +90,7 @@ _REJECTED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     ),
     "reject.unclaimed-types": (
         ("reject-unclaimed-types",),
-        "Answer the types of profiles that you do not claim with `unknown_type`.",
+        "Answer types of profiles you do not claim with `unknown_type`, or claim the profile.",
     ),
     "reject.missing-text": (
         ("reject-missing-text",),
@@ -252,8 +253,18 @@ def _rejected(dialogue: Dialogue, utterance: Utterance, case: Case) -> Iterator[
             received=quote.chunk(utterance.chunks[0]),
             legal=legal,
         )
+    elif (done := _carried_out(dialogue, utterance)) is not None:
+        yield fail(
+            "The message was carried out.", sent=sent, received=quote.chunk(done), legal=legal
+        )
     else:
         yield from _unanswered(dialogue, utterance, legal)
+
+
+def _carried_out(dialogue: Dialogue, utterance: Utterance) -> Chunk | None:
+    """What answers a message as if it were of a type that the endpoint claims."""
+    seq = utterance.seq
+    return next((c for c in dialogue.controls if c.said_seq == seq and c.type in _DONE), None)
 
 
 for _requirement, (_names, _advice) in _ACCEPTED.items():

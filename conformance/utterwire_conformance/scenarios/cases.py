@@ -109,21 +109,29 @@ async def _one(stage: Stage, session: WebSocketSession, special: Special) -> boo
     seq = await session.send(message, kind=special.kind, case=special.case)
     utterance = session.utterance(seq)
     dialogue = session.dialogue
+
+    def answered() -> bool:
+        # To do what was asked is an answer, too, even if it is no legal one.
+        done = ("cancel_done", "session")
+        return utterance.answered or any(
+            c.said_seq == seq and c.type in done for c in dialogue.controls
+        )
+
     await session.until(
-        lambda: utterance.answered or dialogue.session_closed is not None,
+        lambda: answered() or dialogue.session_closed is not None,
         within=stage.pace.first,
         stall=stage.pace.stall,
     )
     if utterance.answered and not utterance.ended:
         await stage.ended(session, seq)
-    elif not utterance.answered and not dialogue.ended and dialogue.session_closed is None:
+    elif not answered() and not dialogue.ended and dialogue.session_closed is None:
         stage.meter.vain += 1
         # Silence: a valid request tells whether the endpoint passed the message over.
         request = stage.request(stage.texts.shortest, request_id=stage.new_id())
         fence = await session.send(request)
         if not await stage.ended(session, fence) and not session.dialogue.ended:
             raise Unplayable(f"after one case ({special.case.name}) nothing was answered any more")
-    return utterance.answered or not (dialogue.ended or dialogue.session_closed)
+    return answered() or not (dialogue.ended or dialogue.session_closed)
 
 
 def padded(request: dict[str, Any], size: int) -> bytes:

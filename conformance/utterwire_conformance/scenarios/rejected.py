@@ -276,6 +276,8 @@ async def reject_text_too_long(stage: Stage) -> None:
 @scenario()
 async def reject_unclaimed_types(stage: Stage) -> None:
     """The messages of profiles that the endpoint does not claim."""
+    if not stage.endpoint.claims_known:
+        raise Unplayable("what the endpoint claims is not known; name it with --profile")
     specials = []
     if "negotiate" not in stage.claims.profiles:
         change: Any = b'{"type": "hello", "protocol_versions": [1]}'
