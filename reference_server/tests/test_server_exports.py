@@ -27,6 +27,21 @@ def test_the_engine_interface() -> None:
     ]
 
 
+def test_the_package() -> None:
+    assert utterwire_server.__all__ == [
+        "Runner",
+        "Service",
+        "Settings",
+        "create_app",
+        "listen",
+        "serve",
+    ]
+    for name in utterwire_server.__all__:
+        assert getattr(utterwire_server, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = utterwire_server.nothing
+
+
 MODULES = [
     found.name
     for found in pkgutil.walk_packages(utterwire_server.__path__, "utterwire_server.")
