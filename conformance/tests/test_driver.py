@@ -288,6 +288,40 @@ async def test_a_paused_session_reads_nothing_until_it_is_resumed() -> None:
         )
 
 
+async def test_a_slow_reader_holds_the_sender_and_still_reads() -> None:
+    octets = 4_000_000
+    sent = asyncio.Event()
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        for _ in range(octets // 1_000):
+            writer.write(encode(Frame(Opcode.BINARY, bytes(1_000))))
+            await writer.drain()
+        sent.set()
+        await reader.read()
+
+    async with serving(pour) as port, await open_at(port, receive_buffer=8192) as session:
+        session.sip()
+        assert await session.until(lambda: len(session.dialogue.chunks) > 4, within=10.0)
+        assert not sent.is_set()
+        session.resume()
+        whole = octets // 1_000
+        assert await session.until(
+            lambda: len(session.dialogue.chunks) == whole, within=5.0, stall=5.0
+        )
+        await session.abort()
+
+
+async def test_an_end_in_the_middle_of_a_frame_is_noted() -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        writer.write(encode(Frame(Opcode.BINARY, bytes(100)))[:50])
+
+    async with serving(cut) as port, await open_at(port) as session:
+        assert await session.until(lambda: session.dialogue.ended, within=5.0)
+        assert "ended in a frame" in session.dialogue.facts
+
+
 async def test_breaking_off_leaves_nothing_behind() -> None:
     async with serving(echo) as port:
         session = await open_at(port)

@@ -563,6 +563,19 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         ),
     ),
     (
+        "reject.unclaimed_types",
+        "carried out",
+        lambda: (
+            Script()
+            .open()
+            .say(
+                {"type": "cancel"},
+                case=case("reject.unclaimed_types", "reject", "unknown_type"),
+            )
+            .hear(type="cancel_done", seq=1, count=0)
+        ),
+    ),
+    (
         "close.last_word",
         "more",
         lambda: Script().open().say({"type": "close"}).farewell(seq=1, last_seq=1).pcm(),
@@ -1304,6 +1317,19 @@ def test_giving_up_at_the_deadline() -> None:
     script.note("shutdown: begins").wait(LIMITS.shutdown_s or 0.0)
     script.error(1, "going_away", rejected=None, retryable=True, request_id="running")
     assert script.judge("shutdown.drains").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"), [(3.0, Verdict.NOT_EXERCISED), (0.2, Verdict.FAIL)]
+)
+def test_what_did_not_come_through_is_not_held_against_the_endpoint(
+    seconds: float, verdict: Verdict
+) -> None:
+    for name, check in (("stuck", "shutdown.drains"), ("running", "shutdown.session_closed")):
+        script = Script("shutdown", LIMITS).open().say(HI | {"request_id": name}).start(1).pcm()
+        script.note("shutdown: begins").wait(3.0).note("deadline: over").wait(seconds)
+        script.note("ended in a frame: yes").line("in", "eof", reason="end of stream")
+        assert script.judge(check).verdict is verdict
 
 
 def test_what_idled_before_the_shutdown_is_no_part_of_it() -> None:

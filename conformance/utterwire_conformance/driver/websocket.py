@@ -33,6 +33,8 @@ from .recorder import Recorder
 __all__ = ["HandshakeRefused", "WebSocketSession"]
 
 _READ: Final = 65_536
+_SIP: Final = 2_048
+_SIP_EVERY_S: Final = 0.1
 _KINDS: Final[dict[int, Kind]] = {
     Opcode.CONTINUATION: "cont",
     Opcode.TEXT: "text",
@@ -83,6 +85,7 @@ class WebSocketSession:
         self._changed: set[asyncio.Future[None]] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._sips = False
         self._close_sent = False
         self._last_activity = recorder.now
         self._task: asyncio.Task[None] | None = None
@@ -324,7 +327,18 @@ class WebSocketSession:
         self._resumed.clear()
 
     def resume(self) -> None:
-        """Read again."""
+        """Read again, as fast as it comes."""
+        self._sips = False
+        self._resumed.set()
+
+    def sip(self) -> None:
+        """Read on, but slower (20 kB/s) than speech is heard.
+
+        TCP tries ever more seldom to get data to a reader that takes none, so that what is sent may
+        come seconds after the reader has resumed. A slow reader holds a sender as well, and keeps
+        the transport moving.
+        """
+        self._sips = True
         self._resumed.set()
 
     @property
@@ -379,7 +393,7 @@ class WebSocketSession:
             while True:
                 await self._resumed.wait()
                 data, self._early = self._early, b""
-                data = data or await self._reader.read(_READ)
+                data = data or await self._reader.read(_SIP if self._sips else _READ)
                 if not self._resumed.is_set():
                     await self._resumed.wait()
                 if not data:
@@ -393,10 +407,14 @@ class WebSocketSession:
                     break
                 self._feed(data)
                 await self._answer()
+                if self._sips:
+                    await asyncio.sleep(_SIP_EVERY_S)
         except FrameTooLarge as error:
             reason = str(error)
         except OSError as error:
             reason = f"the connection broke: {error.strerror or error}"
+        if self._decoder.buffered:
+            self.note("ended in a frame: yes")
         self._record("in", "eof", reason=reason)
         self._notify()
 

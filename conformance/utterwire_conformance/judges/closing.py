@@ -30,6 +30,8 @@ __all__ = [
 _AT_LEAST_S: Final = 2.0
 _AT_MOST_S: Final = 5.0
 _SLACK_S: Final = 0.1
+_HELD_UP_S: Final = 1.0
+_NOT_THROUGH: Final = "What the endpoint sent to a slow reader did not come through in time."
 
 
 def _before_close(dialogue: Dialogue) -> list[Utterance]:
@@ -437,6 +439,19 @@ def _too_early(dialogue: Dialogue, t: float) -> bool:
     return t - begins < (1.0 if limit is None else limit - _SLACK_S)
 
 
+def _held_up(dialogue: Dialogue) -> bool:
+    """Whether the transport brought nothing for long before it ended in the middle of a frame.
+
+    Then the endpoint may have said all it had to, and it did not come through in time.
+    """
+    eof = dialogue.eof
+    if eof is None or "ended in a frame" not in dialogue.facts:
+        return False
+    moments = [e.t for e in dialogue.entries if e.dir == "in" and e.kind != "eof"]
+    moments += [e.t for e in dialogue.entries if e.text == "deadline: over"]
+    return eof.t - max(moments, default=eof.t) > _HELD_UP_S
+
+
 @check("shutdown.drains", "shutdown")
 def shutdown_drains(evidence: Sequence[Account]) -> Judgement:
     """On shutdown everything accepted gets its terminal message, and what can be is finished."""
@@ -461,6 +476,9 @@ def shutdown_drains(evidence: Sequence[Account]) -> Judgement:
         ended = utterance.terminal
         failed = ended is not None and ended.type == "error"
         reason = None
+        if ended is None and _held_up(dialogue):
+            yield not_exercised(_NOT_THROUGH)
+            return
         if ended is None:
             reason = f"Message {utterance.seq} had no terminal message when the endpoint was gone."
         elif failed and ended.code != "going_away":
@@ -523,6 +541,9 @@ def shutdown_session_closed(evidence: Sequence[Account]) -> Judgement:
             farewell = dialogue.session_closed
             if farewell is not None and farewell.fields.get("reason") == "going_away":
                 yield passed()
+                continue
+            if farewell is None and _held_up(dialogue):
+                yield not_exercised(_NOT_THROUGH)
                 continue
             yield fail(
                 f"On shutdown a session ({name}) was not told `session_closed` with the reason"

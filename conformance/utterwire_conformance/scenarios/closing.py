@@ -181,10 +181,14 @@ async def shutdown(stage: Stage) -> None:
     draining, stuck = sessions
     http = None
     try:
+        # Held by slow reading: after a standstill TCP may bring what was sent only seconds later,
+        # when the endpoint has rightly given up.
         first = await stage.hold(draining, request_id="running")
+        draining.sip()
         waiting = await draining.send(stage.request(stage.texts.shortest, request_id="waiting"))
         if deadline is not None:
             await stage.hold(stuck, request_id="stuck")
+            stuck.sip()
         if "http" in stage.claims.profiles and deadline is not None:
             http = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
             body = stage.request(stage.texts.of_length(4096))
@@ -229,7 +233,7 @@ async def shutdown(stage: Stage) -> None:
 async def _outlast(
     stage: Stage, stuck: WebSocketSession, http: HttpConnection | None, limit: float
 ) -> None:
-    """Let the endpoint's deadline pass with a reader that is stuck, then read what is left."""
+    """Let the endpoint's deadline pass with a reader that is too slow, then read what is left."""
     began = next(e.t for e in stuck.dialogue.entries if e.text == "shutdown: begins")
     await asyncio.sleep(max(0.0, began + limit + 0.3 - stuck.now))
     stuck.note("deadline: over")
