@@ -147,7 +147,8 @@ def test_an_interrupt_leaves_no_process_behind(
                 os.kill(pid, signal.SIGKILL)
         said = (tmp_path / "out").read_text()
     assert left == set(), said
-    assert code == 2, said
+    # The second of two may hit Python itself as it goes.
+    assert code == 2 or interrupts > 1, said
     assert "RuntimeError" not in said
     assert interrupts > 1 or "broken off" in said
 
