@@ -12,6 +12,7 @@ that this file uses, and it parses on Python 3.6 too, to say what is wrong there
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -136,6 +137,10 @@ def main(arguments: "list[str]") -> int:
     except (SetUpError, OSError) as error:
         print(f"bootstrap: {error}", file=sys.stderr)
         return CANNOT_SET_UP
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell starts what runs in the background. All that runs from here would inherit it,
+        # and tests of Ctrl-C would wait for an end that never comes.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = subprocess.call(
             [python_of(ENVIRONMENT), "-m", "tox", *tox_arguments(arguments)], cwd=ROOT
