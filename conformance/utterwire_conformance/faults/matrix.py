@@ -158,8 +158,13 @@ def _place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
 
 
 async def run_behind(
-    endpoint: Endpoint, upstream: Instance, tampers: Tampers | None, checks: Iterable[str]
+    endpoint: Endpoint,
+    upstream: Instance,
+    tampers: Tampers | None,
+    checks: Iterable[str],
+    *,
+    pace: Pace = _PACE,
 ) -> Results:
     """Run some checks on an instance that stands behind a proxy."""
     target = ProxiedTarget(endpoint, upstream, tampers)
-    return await run_checks(target, checks, Options(pace=_PACE))
+    return await run_checks(target, checks, Options(pace=pace))
