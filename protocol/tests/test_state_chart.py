@@ -16,17 +16,38 @@ from utterwire_protocol import (
     UtteranceState,
     Verdict,
 )
-from utterwire_protocol.state_chart import main, render
+from utterwire_protocol.state_chart import data, main, render
 
-DOCUMENT = Path(__file__).parents[2] / "spec" / "states.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = {
+    "states.md": ROOT / "spec" / "states.md",
+    "states.json": ROOT / "schemas" / "utterwire_schemas" / "states.json",
+}
 
 
-def test_the_document_is_that_of_the_tables() -> None:
-    assert main(["--check", str(DOCUMENT)]) == 0
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_document_is_that_of_the_tables(name: str) -> None:
+    assert main(["--check", str(DOCUMENTS[name])]) == 0
 
 
-def test_drift_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = tmp_path / "states.md"
+def test_the_data_say_every_move() -> None:
+    tables = data()
+    for role, table in TRANSITIONS.items():
+        for state, row in table.items():
+            assert set(tables[role.value]["session"][state.value]) == {e.value for e in row}
+    assert tables["endpoint"]["session"]["open"]["hello"] == {
+        "to": "open",
+        "verdict": "reject",
+        "code": "invalid_request",
+    }
+    assert tables["client"]["utterance"]["waiting"]["audio"] == {"to": "running"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_drift_is_told_in_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / name
     told = (
         f"{other} differs from the tables of the core: "
         f"run python -m utterwire_protocol.state_chart --write {other}\n"

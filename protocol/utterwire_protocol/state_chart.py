@@ -1,16 +1,18 @@
-"""``spec/states.md``, made from the tables of ``states``.
+"""``spec/states.md`` and ``states.json`` of the schemas, made from the tables of ``states``.
 
-``python -m utterwire_protocol.state_chart`` prints it; ``--write FILE`` writes it, and ``--check
-FILE`` exits with 1 where the file says something else.
+``python -m utterwire_protocol.state_chart`` prints the document; ``--write FILE`` writes it, and
+``--check FILE`` exits with 1 where the file says something else. A file whose name ends in
+``.json`` gets the same tables as data, for programs that may not import the core.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from utterwire_protocol.states import (
     TRANSITIONS,
@@ -24,7 +26,7 @@ from utterwire_protocol.states import (
     Verdict,
 )
 
-__all__ = ["main", "render"]
+__all__ = ["data", "main", "render"]
 
 _StateT = TypeVar("_StateT", bound=Enum)
 _InputT = TypeVar("_InputT", bound=Enum)
@@ -196,19 +198,51 @@ def render() -> str:
     return "\n".join(parts)
 
 
+def _move(move: Move | UtteranceState) -> dict[str, str]:
+    if isinstance(move, UtteranceState):
+        return {"to": move.value}
+    cell = {"to": move.to.value, "verdict": move.verdict.value}
+    return cell | ({"code": move.code} if move.code is not None else {})
+
+
+def data() -> dict[str, Any]:
+    """The tables of both roles as JSON: role, then `session` or `utterance`, state, input, cell."""
+    tables: dict[str, Any] = {
+        "title": "The states of a session and of an utterance, and every legal move between them",
+        "clause": "states.md",
+    }
+    for role in TRANSITIONS:
+        tables[role.value] = {
+            part: {
+                state.value: {event.value: _move(move) for event, move in row.items()}
+                for state, row in table.items()
+            }
+            for part, table in (
+                ("session", TRANSITIONS[role]),
+                ("utterance", UTTERANCE_TRANSITIONS[role]),
+            )
+        }
+    return tables
+
+
+def _content(name: str) -> bytes:
+    if name.endswith(".json"):
+        return (json.dumps(data(), indent=2) + "\n").encode()
+    return render().encode()
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print, write or check the document; 1 where the check finds another, 2 for wrong use."""
-    document = render()
     match list(arguments):
         case []:
-            print(document, end="")
+            print(render(), end="")
             return 0
         case ["--write", name]:
-            Path(name).write_bytes(document.encode())
+            Path(name).write_bytes(_content(name))
             return 0
         case ["--check", name]:
             path = Path(name)
-            if path.is_file() and path.read_bytes() == document.encode():
+            if path.is_file() and path.read_bytes() == _content(name):
                 return 0
             print(
                 f"{name} differs from the tables of the core: "

@@ -10,6 +10,7 @@ import utterwire_schemas
 
 def test_exported_names() -> None:
     assert sorted(utterwire_schemas.__all__) == [
+        "Cell",
         "ERROR_CODES",
         "ErrorCode",
         "REGISTRY",
@@ -18,6 +19,8 @@ def test_exported_names() -> None:
         "asyncapi",
         "octets",
         "schema",
+        "session_states",
+        "utterance_states",
         "validator",
         "vectors",
     ]
@@ -40,7 +43,9 @@ def test_schema_is_a_copy() -> None:
     assert utterwire_schemas.validator("close").is_valid({"type": "close"})
 
 
-@pytest.mark.parametrize("function", ["schema", "validator", "vectors"])
+@pytest.mark.parametrize(
+    "function", ["schema", "session_states", "utterance_states", "validator", "vectors"]
+)
 def test_unknown_name(function: str) -> None:
     with pytest.raises(KeyError, match="no-such"):
         getattr(utterwire_schemas, function)("no-such")
@@ -107,3 +112,14 @@ def test_registry_of_codes() -> None:
 )
 def test_octets(parts: list[dict[str, object]], expected: bytes) -> None:
     assert utterwire_schemas.octets(parts) == expected
+
+
+def test_states() -> None:
+    document = json.loads((files("utterwire_schemas") / "states.json").read_text("utf-8"))
+    utterwire_schemas.validator("states").validate(document)
+    session = utterwire_schemas.session_states("endpoint")
+    assert session["closing"]["synthesize"] == utterwire_schemas.Cell("closing", "ignore")
+    assert session["open"]["hello"].code == "invalid_request"
+    utterance = utterwire_schemas.utterance_states("endpoint")
+    assert utterance["finishing"]["cancelled"] == "cancelled"
+    assert utterance["completed"] == {}
