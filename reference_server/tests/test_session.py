@@ -444,7 +444,7 @@ async def test_the_session_says_what_the_endpoint_offers(start: Any, connect: An
     peer.say(type="hello", protocol_versions=[1])
     told = await peer.control()
     assert told["type"] == "session"
-    assert set(told["profiles"]) == {"core", "http", "interrupt", "negotiate"}
+    assert set(told["profiles"]) == {"core", "http", "interrupt", "negotiate", "sse", "timing"}
     assert told["voices"] == list(ToneEngine().voices)
     assert told["limits"]["max_waiting"] == 9
     assert told["limits"]["idle_timeout_s"] == 45

@@ -66,7 +66,7 @@ def create_app(service: Service) -> Starlette:
         WebSocketRoute(SESSION, session),
         WebSocketRoute("/{path:path}", no_such_session),
     ]
-    if "http" in service.settings.profiles:
+    if service.settings.profiles & {"http", "sse"}:
         routes.insert(0, Route(INVOCATIONS, _Invocations(service), methods=["POST"]))
     app = Starlette(
         routes=routes,

@@ -1,8 +1,9 @@
-"""`POST /invocations`: one utterance by HTTP (`http.md`)."""
+"""`POST /invocations`: one utterance by HTTP, as raw audio or as events (`http.md`, `sse.md`)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final
 from urllib.parse import quote
@@ -13,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 from utterwire_protocol import Rejection, Request, Synthesize, parse_request
 from utterwire_schemas import ERROR_CODES
 
-from utterwire_server.engines.engine import SpeechRequest
+from utterwire_server.engines.engine import Block, SpeechRequest
+from utterwire_server.events import COMMENT, EventWriter, accepts_events
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.pcm import BYTES_PER_SAMPLE, encode_pcm_s16le
 from utterwire_server.service import Service
@@ -30,6 +32,17 @@ RETRY_AFTER_S: Final = 1
 #: not stalled.
 PIECE_BYTES: Final = 65_536
 ABORT_S: Final = 5.0
+#: How long the event that tells of a failure may wait for a client that does not read.
+LAST_WORDS_S: Final = 4.5
+#: A stream of events that has had nothing to say for so long sends a comment.
+KEEP_ALIVE_S: Final = 15.0
+
+
+# By the reason of an interruption: what the event says of it.
+_FAILURES: Final = {
+    "failed": ("synthesis_failed", "the engine failed"),
+    "going_away": ("going_away", "the endpoint is shutting down"),
+}
 
 
 class _TooLarge(Exception):
@@ -86,6 +99,8 @@ class Invocation:
         self._accepted = False
         self._started = False
         self._request_id: str | None = None
+        # Where the answer is a stream of events.
+        self._events: EventWriter | None = None
 
     async def run(self) -> None:
         """Answer the request.
@@ -110,7 +125,7 @@ class Invocation:
                 )
             elif self._interruption:
                 log_event("request_cut_off", reason=self._interruption)
-                if self._interruption != "disconnected":
+                if self._interruption != "disconnected" and not await self._told():
                     await self._abort()
 
     def shut_down(self) -> None:
@@ -143,6 +158,8 @@ class Invocation:
             await self._refuse(request.code, request.message)
             return
         self._request_id = request.synthesize.request_id
+        if self._wants_events():
+            self._events = EventWriter(request.synthesize)
         if refusal := self._service.refusal(inside=True):
             await self._refuse(*refusal)
             return
@@ -194,6 +211,12 @@ class Invocation:
     def _header(self, name: bytes) -> bytes:
         return next((value for key, value in self._scope["headers"] if key == name), b"")
 
+    def _wants_events(self) -> bool:
+        if "sse" not in self._service.settings.profiles:
+            return False
+        headers = self._scope["headers"]
+        return accepts_events(value.decode("latin-1") for key, value in headers if key == b"accept")
+
     def _expects_continue(self) -> bool:
         return self._header(b"expect").lower() == b"100-continue"
 
@@ -212,18 +235,21 @@ class Invocation:
         began = self._loop.time()
         samples = 0
         outcome = "stopped"
-        # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one.
+        # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one, unless events
+        # tell its end.
         stream = asked.stream and self._scope["http_version"] != "1.0"
         try:
             async with aclosing(self._service.scheduler.blocks(speech)) as blocks:
-                if stream:
+                if stream or self._events is not None:
                     first = await anext(blocks, None)
                     await self._start(request, {})
                     block = first
                     while block is not None:
                         samples += block.samples.size
-                        await self._put(encode_pcm_s16le(block.samples))
-                        block = await anext(blocks, None)
+                        await self._put_audio(encode_pcm_s16le(block.samples))
+                        block = await self._next(blocks)
+                    if self._events is not None:
+                        await self._put(self._events.end(samples / request.sample_rate))
                 else:
                     parts = [encode_pcm_s16le(block.samples) async for block in blocks]
                     audio = b"".join(parts)
@@ -250,16 +276,33 @@ class Invocation:
                 elapsed_s=round(self._loop.time() - began, 3),
             )
 
+    async def _next(self, blocks: AsyncGenerator[Block]) -> Block | None:
+        """The next block, or None at the end; a stream of events is kept alive meanwhile."""
+        if self._events is None:
+            return await anext(blocks, None)
+        coming = asyncio.ensure_future(anext(blocks, None))
+        try:
+            while not (await asyncio.wait({coming}, timeout=KEEP_ALIVE_S))[0]:
+                await self._put(COMMENT)
+            return coming.result()
+        finally:
+            # The stream of blocks cannot be closed while it is being asked.
+            coming.cancel()
+            await asyncio.wait({coming})
+
     async def _start(self, request: Synthesize, extra: dict[str, str]) -> None:
-        headers = {
-            "Content-Type": f"audio/pcm;rate={request.sample_rate};channels=1",
-            "Utterwire-Sample-Rate": str(request.sample_rate),
-            "Utterwire-Format": request.format,
-            "Utterwire-Voice": quote(request.voice, safe=""),
-            **extra,
-        }
-        if request.request_id is not None:
-            headers["Utterwire-Request-Id"] = quote(request.request_id, safe="")
+        if self._events is not None:
+            headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        else:
+            headers = {
+                "Content-Type": f"audio/pcm;rate={request.sample_rate};channels=1",
+                "Utterwire-Sample-Rate": str(request.sample_rate),
+                "Utterwire-Format": request.format,
+                "Utterwire-Voice": quote(request.voice, safe=""),
+                **extra,
+            }
+            if request.request_id is not None:
+                headers["Utterwire-Request-Id"] = quote(request.request_id, safe="")
         self._started = True
         await self._send(
             {
@@ -270,6 +313,17 @@ class Invocation:
                 ],
             }
         )
+
+        if self._events is not None:
+            await self._put(self._events.start())
+
+    async def _put_audio(self, audio: bytes) -> None:
+        """Send audio as it is, or in events."""
+        if self._events is None:
+            await self._put(audio)
+            return
+        for event in self._events.audio(audio):
+            await self._put(event)
 
     async def _put(self, audio: bytes) -> None:
         """Send a part of the body, and return when the peer has taken it.
@@ -299,6 +353,20 @@ class Invocation:
             code, message, rejected=rejected, request_id=self._request_id, close=close
         )
         await response(self._scope, self._receive, self._send)
+
+    async def _told(self) -> bool:
+        """Tell a failure by an event and end the body; False where that cannot be."""
+        if self._events is None or self._interruption == "stalled":
+            return False
+        code, message = _FAILURES[self._interruption]
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                last = {"type": "http.response.body", "more_body": False}
+                await self._send(last | {"body": self._events.error(code, message)})
+                await self._wire.drained()
+        except TimeoutError:
+            return False
+        return True
 
     async def _abort(self) -> None:
         """Break the body off: its receiver must not take it for the whole (`http.md#failures`)."""

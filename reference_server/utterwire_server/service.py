@@ -78,6 +78,12 @@ class Service:
         """How many sessions and requests are open."""
         return len(self._guests)
 
+    @property
+    def profiles(self) -> frozenset[str]:
+        """What is claimed: the settings' profiles, less `timing` where the engine has no times."""
+        unable = frozenset() if self.engine.times_words else frozenset({"timing"})
+        return self.settings.profiles - unable
+
     def options(self) -> EndpointOptions:
         """What the protocol core needs to know of this endpoint, for a new session."""
         settings, engine = self.settings, self.engine
@@ -87,7 +93,7 @@ class Service:
             default_format=DEFAULT_FORMAT,
             sample_rates=engine.sample_rates,
             default_sample_rate=DEFAULT_SAMPLE_RATE,
-            profiles=settings.profiles,
+            profiles=self.profiles,
             limits=Limits(
                 max_text_chars=settings.max_text_chars,
                 max_message_bytes=settings.max_message_bytes,

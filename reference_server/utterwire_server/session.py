@@ -20,6 +20,7 @@ from utterwire_protocol import (
 
 from utterwire_server.engines.engine import SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.marks import WordTimes
 from utterwire_server.pcm import encode_pcm_s16le
 from utterwire_server.service import CLOSE_AFTER_S, Service
 from utterwire_server.wire import wire_of
@@ -190,6 +191,7 @@ class Session:
         scope = asyncio.timeout(None)
         self._speaking = (seq, scope)
         samples = 0
+        times = WordTimes(utterance.text) if utterance.marks else None
         outcome = "stopped"
         try:
             async with scope:
@@ -198,6 +200,9 @@ class Session:
                     async for block in blocks:
                         if connection.utterance(seq) is None:
                             return
+                        if times is not None and block.marks:
+                            words = times.words(block.marks, samples / request.sample_rate)
+                            connection.marks(seq, words, self._now())
                         samples += block.samples.size
                         connection.audio(seq, encode_pcm_s16le(block.samples), self._now())
                         self._settle()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["PROFILES", "Settings"]
 
-PROFILES: frozenset[str] = frozenset({"core", "http", "interrupt", "negotiate"})
+PROFILES: frozenset[str] = frozenset({"core", "http", "interrupt", "negotiate", "sse", "timing"})
 
 # Below these an endpoint does not conform (`protocol.md#limits`).
 _FLOORS: dict[str, int] = {

@@ -46,7 +46,13 @@ class SpeechRequest:
 
 @dataclass(frozen=True, slots=True)
 class WordMark:
-    """When a word is spoken: seconds of output time, and code point offsets of the text."""
+    """When a word is spoken, and where it stands in the text (`protocol.md#marks`).
+
+    ``start_s`` and ``end_s`` are seconds from the first sample that the engine made for the
+    utterance, after ``speed``; resampling and encoding change nothing in them. ``char_start`` and
+    ``char_end`` are code point offsets of the request's text, the end not included, and ``text`` is
+    what stands there, however it is pronounced: an engine that normalises keeps the way back.
+    """
 
     text: str
     start_s: float
@@ -66,7 +72,11 @@ class Block:
     """A piece of speech: mono float32 samples, full scale at -1.0 and 1.0, shape ``(n,)``.
 
     Values beyond full scale are clipped by the server, and values that are not numbers become
-    silence. ``marks`` are the words that begin in this block. A block may have no samples.
+    silence. A block may have no samples.
+
+    ``marks`` are words that begin in this block or after it, in the order of the text and of time,
+    none of them overlapping another, each told once. An engine that makes speech by the segment
+    gives the words of a segment with its first block. A word ends no later than the last sample.
     """
 
     samples: Samples
@@ -93,6 +103,9 @@ class Engine(ABC):
 
     name: str = "engine"
     concurrency: int = 1
+    #: Whether each word of the text comes as a mark. Without that the server does not claim
+    #: `timing`, and marks are not looked at.
+    times_words: bool = False
 
     @property
     @abstractmethod

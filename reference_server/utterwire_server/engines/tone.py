@@ -66,6 +66,7 @@ class ToneEngine(Engine):
     """
 
     name = "tone"
+    times_words = True
 
     def __init__(self, real_time_factor: float = 0.0) -> None:
         if not 0 <= real_time_factor < float("inf"):

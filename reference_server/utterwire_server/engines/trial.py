@@ -39,6 +39,7 @@ class BraceEngine(ToneEngine):
     """
 
     name = "brace"
+    times_words = False
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
         spelling = itertools.cycle(SPELLINGS)
