@@ -112,6 +112,7 @@ EXTRA: list[bytes] = [
         {"type": "other"},
         {"type": 7},
         {"type": "cancel", "request_id": 7},
+        {"text": '<!DOCTYPE a [<!ENTITY b "c">]><a>{{ b }}</a> /etc/passwd'},
     )
 ] + ['{"text":"éééééééééé"}'.encode(), b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
 
@@ -169,7 +170,8 @@ def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], b
     take(tamper.endpoint_frame(pong), [pong])
     other = fault.session(shared, Tap())
     touched = touched or other.upgrade("/x") != "/x"
-    return done, touched or not tamper.endpoint_gone() or bool(shared.notes)
+    remains = shared.notes or shared.written or shared.kept
+    return done, touched or not tamper.endpoint_gone() or bool(remains)
 
 
 def _data(step: dict[str, Any]) -> tuple[bytes, int]:

@@ -65,6 +65,10 @@ YAML_ROW = """\
     via: [websocket, sagemaker]
 """
 YAML = "version: 1\nrequirements:\n" + YAML_ROW
+EXCLUDED = """\
+    excluded: "Cannot be seen."
+    covered_by: "a/tests/test_b.py::test_c"
+"""
 
 
 def test_exported_names() -> None:
@@ -96,9 +100,10 @@ def test_todo_and_excluded() -> None:
     (row,) = parse(todo)
     assert row == replace(ROW, checks=())
     assert row.todo
-    excluded = YAML.replace("[audio.whole_samples]", "[]") + '    excluded: "Cannot be seen."\n'
+    excluded = YAML.replace("[audio.whole_samples]", "[]") + EXCLUDED
     (row,) = parse(excluded)
     assert row.excluded == "Cannot be seen."
+    assert row.covered_by == "a/tests/test_b.py::test_c"
     assert not row.todo
 
 
@@ -149,10 +154,23 @@ def test_mandatory(level: str, mandatory: bool) -> None:
         ),
         (
             "checks: [audio.whole_samples]",
-            "checks: todo\n    excluded: Because.",
+            "checks: todo\n    excluded: Because.\n    covered_by: a/test_b.py::test_c",
             9,
             "an excluded row has `checks: []`",
         ),
+        (
+            "checks: [audio.whole_samples]",
+            "checks: []\n    excluded: Because.",
+            3,
+            "names the test that covers it",
+        ),
+        (
+            "checks: [audio.whole_samples]",
+            "checks: []\n    excluded: Because.\n    covered_by: somewhere",
+            3,
+            "covered_by 'somewhere' is not of the form",
+        ),
+        ("via:", "covered_by: a/test_b.py::test_c\n    via:", 3, "goes with excluded"),
     ],
 )
 def test_each_fault_is_told_with_its_line(old: str, new: str, line: int, fault: str) -> None:
@@ -171,6 +189,16 @@ def test_the_real_file_is_found() -> None:
     with pytest.raises(KeyError):
         requirement("no.such")
     assert {row.profile for row in rows} == set(PROFILES)
+
+
+def test_little_is_excluded_and_a_test_covers_it() -> None:
+    root = SPEC.parent
+    binding = [row for row in requirements() if row.mandatory]
+    assert 10 * sum(row.excluded is not None for row in binding) <= len(binding)
+    for row in requirements():
+        if row.covered_by is not None:
+            path, _, name = row.covered_by.partition("::")
+            assert f"def {name}(" in (root / path).read_text(encoding="utf-8"), row.id
 
 
 @pytest.fixture

@@ -33,13 +33,14 @@ _ALL_VOICES_CHARS: Final = 50_000
 class EndpointClaims(Claims):
     """`Claims` with the limits that do not concern a single message.
 
-    `max_message_bytes` in bytes; `idle_s` and `shutdown_s` in seconds, the endpoint's own limits.
-    None means not known.
+    `max_message_bytes` in bytes; `idle_s`, `shutdown_s` and `slow_reader_s` in seconds, the
+    endpoint's own limits. None means not known.
     """
 
     max_message_bytes: int | None = None
     idle_s: float | None = None
     shutdown_s: float | None = None
+    slow_reader_s: float | None = None
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> EndpointClaims:
@@ -52,6 +53,7 @@ class EndpointClaims(Claims):
             **known,
             idle_s=timeouts.get("idle_s"),
             shutdown_s=timeouts.get("shutdown_s"),
+            slow_reader_s=timeouts.get("slow_reader_s"),
         )
 
     def completed_by(self, stated: Mapping[str, Any], *, voice: str | None = None) -> Self:
@@ -96,7 +98,7 @@ class EndpointClaims(Claims):
                 table[name] = getattr(self, name)
         timeouts = {
             name: getattr(self, name)
-            for name in ("idle_s", "shutdown_s")
+            for name in ("idle_s", "shutdown_s", "slow_reader_s")
             if getattr(self, name) is not None
         }
         if timeouts:

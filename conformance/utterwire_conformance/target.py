@@ -73,10 +73,15 @@ class Instance:
 
     def log_tail(self) -> str:
         """The end of what the process wrote, for the person who must find out why."""
+        return self.output()[-_LOG_TAIL:].decode("utf-8", "replace").strip()
+
+    def output(self) -> bytes:
+        """All that a launched process has written so far."""
         if self.log is None:
-            return ""
-        self.log.seek(0)
-        return self.log.read()[-_LOG_TAIL:].decode("utf-8", "replace").strip()
+            return b""
+        # The process writes at the same file offset, which must stay where it is.
+        descriptor = self.log.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
     async def stop(self) -> None:
         """End a launched process and all that it started, by force if need be."""

@@ -15,6 +15,7 @@ from . import (
     negotiate,
     ordering,
     rejections,
+    security,
     transport,
 )
 from .command import main_proxy
@@ -35,6 +36,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             http.FAULTS,
             interrupt.FAULTS,
             negotiate.FAULTS,
+            security.FAULTS,
         )
         for fault in catalogue
     }

@@ -27,7 +27,10 @@ _PACE: Final = Pace(connect=10.0, first=3.5, stall=3.5)
 
 @dataclass(slots=True)
 class _ProxiedInstance(Instance):
-    """An instance behind a proxy, which learns when the instance is told to stop."""
+    """An instance behind a proxy, which learns when the instance is told to stop.
+
+    Proxy and instance are one endpoint: what the proxy writes or keeps, the endpoint does.
+    """
 
     proxy: FaultProxy | None = None
 
@@ -35,6 +38,10 @@ class _ProxiedInstance(Instance):
         if self.proxy is not None:
             self.proxy.shared.shutting_down = True
         Instance.terminate(self)
+
+    def output(self) -> bytes:
+        written = self.proxy.shared.written if self.proxy is not None else b""
+        return Instance.output(self) + written
 
 
 class ProxiedTarget(Target):

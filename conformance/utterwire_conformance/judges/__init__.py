@@ -16,6 +16,7 @@ from . import (
     quote,
     reading,
     second,
+    security,
     websocket,
 )
 from .second import second_opinion
@@ -35,5 +36,6 @@ __all__ = [
     "reading",
     "second",
     "second_opinion",
+    "security",
     "websocket",
 ]

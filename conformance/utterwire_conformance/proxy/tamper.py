@@ -20,12 +20,17 @@ __all__ = ["ExchangeTamper", "Head", "Request", "SessionTamper", "Shared"]
 
 @dataclass(slots=True)
 class Shared:
-    """What the sessions and exchanges of one proxy know of each other."""
+    """What the sessions and exchanges of one proxy know of each other.
+
+    `written` is what the faulty endpoint writes to its log, and `kept` what it never frees.
+    """
 
     shutting_down: bool = False
     sessions: int = 0
     exchanges: int = 0
     notes: dict[str, Any] = field(default_factory=dict)
+    written: bytearray = field(default_factory=bytearray)
+    kept: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, slots=True)

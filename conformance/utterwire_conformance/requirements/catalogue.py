@@ -45,7 +45,8 @@ _CLAUSE: Final = re.compile(r"[a-z]+\.md#[a-z0-9_-]+")
 _CHECK: Final = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+")
 _FAULT: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _REQUIRED: Final = ("id", "level", "role", "profile", "clause", "text", "checks", "faults", "via")
-_OPTIONAL: Final = ("excluded",)
+_OPTIONAL: Final = ("excluded", "covered_by")
+_TEST: Final = re.compile(r"[a-z_]+(/[a-z_]+)*/test_[a-z0-9_]+\.py::test_[a-z0-9_]+")
 _TODO: Final = "todo"
 
 # libyaml reads the file ten times faster than the loader in Python, where it was built in.
@@ -73,9 +74,12 @@ class Requirement:
         faults: names of the proxy's faults that break it.
         via: transports on which it can be seen, each one of `TRANSPORTS`.
         excluded: why no suite can judge it from outside, or None.
+        covered_by: the test of the reference implementation that judges it from inside, as
+            `path/to/test_file.py::test_name`; there for what is excluded, else None.
 
     Raises:
-        ValueError: a field is malformed, or checks stand beside an exclusion.
+        ValueError: a field is malformed, checks stand beside an exclusion, or an exclusion
+            has no test.
     """
 
     id: str
@@ -88,6 +92,7 @@ class Requirement:
     faults: tuple[str, ...]
     via: tuple[str, ...]
     excluded: str | None = None
+    covered_by: str | None = None
 
     def __post_init__(self) -> None:
         _match("id", self.id, _ID)
@@ -108,6 +113,12 @@ class Requirement:
                 raise ValueError("excluded must give the reason")
             if self.checks:
                 raise ValueError("an excluded requirement can have no checks")
+            if self.covered_by is None:
+                raise ValueError("an excluded requirement names the test that covers it")
+        if self.covered_by is not None:
+            _match("covered_by", self.covered_by, _TEST)
+            if self.excluded is None:
+                raise ValueError("covered_by goes with excluded")
 
     @property
     def todo(self) -> bool:
@@ -226,7 +237,8 @@ class _Reader:
                 checks=() if todo else self._strings(checks),
                 faults=self._strings(fields["faults"]),
                 via=self._strings(fields["via"]),
-                excluded=self._string(fields["excluded"]) if "excluded" in fields else None,
+                excluded=self._optional(fields, "excluded"),
+                covered_by=self._optional(fields, "covered_by"),
             )
         except RequirementsError:
             raise
@@ -255,6 +267,9 @@ class _Reader:
         if missing:
             raise self._error(node, f"missing field {', '.join(missing)}")
         return fields
+
+    def _optional(self, fields: dict[str, yaml.Node], name: str) -> str | None:
+        return self._string(fields[name]) if name in fields else None
 
     def _string(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.tag != "tag:yaml.org,2002:str":

@@ -12,6 +12,7 @@ from . import (
     negotiate,
     probe,
     rejected,
+    security,
     websocket,
 )
 from .negotiate import stated
@@ -29,6 +30,7 @@ __all__ = [
     "probe",
     "probed",
     "rejected",
+    "security",
     "spoke",
     "stated",
     "websocket",
