@@ -26,7 +26,7 @@ PACKAGES = {
     "utterwire_client": "reference_client",
     "utterwire_conformance": "conformance",
 }
-REQUIREMENTS = "utterwire_conformance/data/requirements.yaml"
+SPEC = "utterwire_conformance/data"
 SCRIPTS = {
     "utterwire": "utterwire_client.cli:main",
     "utterwire-conformance": "utterwire_conformance.cli:main",
@@ -151,7 +151,7 @@ def names_in(wheel: Path) -> set[str]:
 
 def test_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
     names = {name for name in names_in(wheel) if ".dist-info/" not in name}
-    expected = {REQUIREMENTS}
+    expected = {f"{SPEC}/{path.name}" for path in (ROOT / "spec").iterdir()}
     for package, container in PACKAGES.items():
         for path in (ROOT / container / package).rglob("*"):
             left_by_tools = any(part.startswith((".", "__pycache__")) for part in path.parts)
@@ -177,10 +177,10 @@ def test_wheel_holds_schemas_and_vectors(wheel: Path) -> None:
     assert any(name.endswith(".json") and "vectors" not in name for name in json_files)
 
 
-def test_wheel_holds_the_requirements_as_they_stand(wheel: Path) -> None:
+def test_wheel_holds_the_specification_as_it_stands(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        shipped = archive.read(REQUIREMENTS)
-    assert shipped == (ROOT / "spec" / "requirements.yaml").read_bytes()
+        for path in (ROOT / "spec").iterdir():
+            assert archive.read(f"{SPEC}/{path.name}") == path.read_bytes(), path.name
 
 
 def test_metadata(wheel: Path) -> None:

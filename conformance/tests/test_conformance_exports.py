@@ -39,7 +39,8 @@ def test_the_package_itself_imports_nothing() -> None:
             "Judgement", "Verdict", "fail", "not_exercised", "passed", "worst",
         }),
         ("utterwire_conformance.transcript", {
-            "Case", "Direction", "Entry", "Kind", "Transcript", "suite_name",
+                "BULKY_BYTES", "MOST_FILE_BYTES", "Case", "Direction", "Entry", "Kind", "Role",
+                "Transcript", "merged", "suite_name",
         }),
     ],
 )  # fmt: skip

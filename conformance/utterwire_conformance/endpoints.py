@@ -11,7 +11,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,16 @@ from urllib.parse import urlsplit, urlunsplit
 from utterwire_schemas import validator
 
 from .claims import EndpointClaims
+from .redaction import (
+    HIDDEN,
+    LEAST_SECRET,
+    public_command,
+    public_url,
+    redact,
+    secret_words,
+    secrets_of_command,
+    secrets_of_url,
+)
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
@@ -79,7 +89,8 @@ class Endpoint:
     """One endpoint to be judged.
 
     Either `url` (and `http_url`) say where it runs, or `launch` is the command that starts it.
-    `headers` are secret: only their names may appear anywhere. `claims_known` is False where
+    `headers` are secret: only their names may appear anywhere. So is what `hidden` holds: values
+    that came from the environment into an address. `claims_known` is False where
     nobody said what it claims, so that it may claim more than `claims` has.
     """
 
@@ -97,6 +108,7 @@ class Endpoint:
     claims_known: bool = True
     timeouts: Timeouts = field(default_factory=Timeouts)
     budget: Budget = field(default_factory=Budget)
+    hidden: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.launch):
@@ -106,21 +118,48 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that must not reach a report or a transcript."""
-        found = [value for _, value in self.headers if value]
-        found += [word for _, value in self.headers for word in value.split() if len(word) >= 8]
-        for url in (self.url, self.http_url):
-            parts = urlsplit(url or "")
-            found += [part for part in (parts.password, parts.query) if part]
-        return tuple(sorted(set(found), key=len, reverse=True))
+        """Values that must not reach a report or a transcript, the longest first."""
+        found = secret_words(self.headers) | secrets_of_command(self.launch)
+        for url in (self.url, self.http_url, self.ready_url):
+            found |= secrets_of_url(url or "")
+        found |= {word for word in self.hidden if len(word) >= LEAST_SECRET}
+        return tuple(sorted(found, key=lambda word: (-len(word), word)))
 
     @property
     def public_url(self) -> str | None:
         """`url` without user, password and query."""
         if self.url is None:
             return None
-        parts = urlsplit(self.url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        shown: str = redact(public_url(self.url), self.secrets)
+        return shown
+
+    def configuration(self) -> dict[str, Any]:
+        """What the report says of the endpoint: all that shaped the run, but no secret.
+
+        Headers are named, their values masked. The claims stand apart.
+        """
+        table: dict[str, Any] = {"name": self.name.partition("?")[0]}
+        addresses = {"url": self.url, "http_url": self.http_url, "ready_url": self.ready_url}
+        table |= {name: public_url(url) for name, url in addresses.items() if url}
+        if self.launch:
+            table["launch"] = public_command(self.launch)
+        if self.headers:
+            table["headers"] = {name: HIDDEN for name, _ in self.headers}
+        if self.ca_file is not None:
+            table["ca_file"] = self.ca_file.name
+        if self.voice is not None:
+            table["voice"] = self.voice
+        table |= {
+            "language": self.language,
+            "text_samples": list(self.text_samples),
+            "claims_known": self.claims_known,
+        }
+        for name, part in (("timeouts", self.timeouts), ("budget", self.budget)):
+            known = {key: value for key, value in asdict(part).items() if value is not None}
+            if known:
+                table[name] = known
+        cleaned: dict[str, Any] = redact(table, self.secrets)
+        return cleaned
 
 
 def read_endpoints(path: Path) -> dict[str, Endpoint]:
@@ -334,17 +373,20 @@ def _check_url(url: str, place: str) -> None:
 
 def _endpoint(name: str, table: Mapping[str, Any], text: str, source: Path) -> Endpoint:
     expanded = dict(table)
+    hidden: list[str] = []
     for key in ("url", "http_url"):
         if key in expanded:
+            names = _VARIABLE.findall(expanded[key])
             place = f"{source}:{_line_of(text, ['endpoint', name, key])}: {key}"
             expanded[key] = _expand(expanded[key], place)
+            hidden += [os.environ[name] for name in names]
             _check_url(expanded[key], place)
     headers = {}
     for header, value in table.get("headers", {}).items():
         line = _line_of(text, ["endpoint", name, "headers", header])
         headers[header] = _expand(value, f"{source}:{line}: header {header}")
     expanded["headers"] = headers
-    return _build(name, expanded, source.parent)
+    return replace(_build(name, expanded, source.parent), hidden=tuple(hidden))
 
 
 def _build(name: str, table: Mapping[str, Any], folder: Path) -> Endpoint:

@@ -148,6 +148,16 @@ class Run(Judged):
         results = self.wait()
         return worst(results.judgements[name] for name in checks)
 
+    def options(self) -> dict[str, Any]:
+        """What shaped the run, for the report; `selected` is None where nothing was left out."""
+        every = {
+            row.id
+            for row in requirements()
+            if row.role == "endpoint" and row.profile in self.profiles
+        }
+        chosen = set(self.selected)
+        return {"selected": sorted(chosen) if chosen != every else None}
+
     def conclude(self, folder: Path, *, strict: bool) -> Report:
         """Make the report and save it."""
         results = self.wait()
@@ -160,6 +170,7 @@ class Run(Judged):
             started=self.started,
             duration_s=self.duration_s,
             deployed_client=_deployed(results),
+            options=self.options(),
         )
         try:
             self.report.save(folder)

@@ -1,26 +1,40 @@
-"""The report: verdicts by requirement, in a terminal and as `report.json` (schema `report`)."""
+"""The report: verdicts by requirement, in a terminal and as files.
+
+`report.json` (schema `report`) holds everything, `junit.xml` the same for build servers, and
+`transcripts/` every line that the judges saw, so that all of it can be judged again.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from .archive import Stored, store
 from .check import CHECKS
-from .endpoints import Endpoint
+from .claims import EndpointClaims
+from .found_faults import fault_matrix
+from .judging import Moments
+from .junit import to_junit
+from .latency import measure
+from .redaction import redact
 from .requirements import PROFILES, Requirement, requirements
+from .requirements.text import revision
 from .runner import Results
-from .scenarios import spoke
-from .transcript import suite_name
+from .scenarios import spoke, stated
+from .transcript import Role, Transcript, suite_name
 from .verdict import Judgement, Verdict, worst
 
-__all__ = ["Report", "Result", "Summary", "judgeable", "results_of"]
+__all__ = ["FORMAT", "Report", "Result", "Subject", "Summary", "judgeable", "results_of"]
 
-_WIDTH: Final = 100
+FORMAT: Final = 2
+"""The version of the format of `report.json`."""
+
+_RED: Final = (Verdict.FAIL, Verdict.WEAK)
 # What breaks most for others comes first.
 _GRAVITY: Final = (
     "ws.path",
@@ -113,19 +127,39 @@ class Summary:
         }
 
 
-def judgeable(profile: str) -> bool:
+class Subject(Protocol):
+    """Who is judged: an endpoint, or a client."""
+
+    @property
+    def name(self) -> str:
+        """What it is called; it may be shown."""
+
+    @property
+    def claims(self) -> EndpointClaims:
+        """What was claimed for it before the run."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not reach a report."""
+
+    def configuration(self) -> dict[str, Any]:
+        """All that is known of it and may be shown, at least its `name`."""
+
+
+def judgeable(profile: str, role: Role = "endpoint") -> bool:
     """Whether the suite has any check for the profile."""
-    return any(r.profile == profile and r.role == "endpoint" and r.checks for r in requirements())
+    return any(r.profile == profile and r.role == role and r.checks for r in requirements())
 
 
 def results_of(
     run: Results,
-    endpoint: Endpoint,
+    endpoint: Subject,
     chosen: Iterable[str],
     *,
     selected: Iterable[str] | None = None,
+    role: Role = "endpoint",
 ) -> list[Result]:
-    """A result for each endpoint requirement.
+    """A result for each requirement of the role.
 
     `chosen` are the profiles that were judged; `selected` the ids of the requirements, where only
     some of them were.
@@ -134,7 +168,7 @@ def results_of(
     wanted = set(selected) if selected is not None else None
     found = []
     for row in requirements():
-        if row.role != "endpoint":
+        if row.role != role:
             continue
         if row.profile not in endpoint.claims.profiles:
             found.append(Result(row, Verdict.NOT_CLAIMED, f"`{row.profile}` is not claimed"))
@@ -155,9 +189,13 @@ def results_of(
 
 @dataclass(slots=True)
 class Report:
-    """Everything a run found, ready to be shown and saved."""
+    """Everything a run found, ready to be shown and saved.
 
-    endpoint: Endpoint
+    `options` are those that shaped the run, as they stand in the report. `findings` and
+    `finding_transcripts` (by file name without ending) are what fuzzing left.
+    """
+
+    endpoint: Subject
     profiles: tuple[str, ...]
     results: list[Result]
     run: Results
@@ -165,6 +203,13 @@ class Report:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     duration_s: float = 0.0
     deployed_client: list[dict[str, Any]] = field(default_factory=list)
+    role: Role = "endpoint"
+    options: dict[str, Any] = field(default_factory=dict)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    finding_transcripts: dict[str, Transcript] = field(default_factory=dict)
+    fuzz: dict[str, Any] | None = None
+    stored: dict[str, Stored] = field(default_factory=dict)
+    """The files of the transcripts, by scenario, once they are saved."""
 
     @property
     def exit_code(self) -> int:
@@ -216,8 +261,8 @@ class Report:
         rest = [
             p for p in PROFILES if p in self.endpoint.claims.profiles and p not in self.profiles
         ]
-        later = [p for p in rest if not judgeable(p)]
-        unselected = [p for p in rest if judgeable(p)]
+        later = [p for p in rest if not judgeable(p, self.role)]
+        unselected = [p for p in rest if judgeable(p, self.role)]
         unclaimed = [p for p in self.summaries() if p not in self.endpoint.claims.profiles]
         for label, names in (
             ("claimed, but this suite has no checks for it yet", later),
@@ -281,9 +326,9 @@ class Report:
             ):
                 if text:
                     lines.append(f"   {label:<10} {text}")
-            files = _files(judgement, saved)
+            files = self._files(judgement, saved)
             if files:
-                lines.append(f"   {'replay:':<10} {', '.join(files)}")
+                lines.append(f"   {'see:':<10} {', '.join(files)}")
         for reason, names in common.items():
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             lines += ["", f"NOT JUDGED  {shown}", f"   {'because:':<10} {reason}"]
@@ -312,63 +357,107 @@ class Report:
 
     # --- for a program ------------------------------------------------------------------------
 
-    def to_json(self, saved: Path | None = None) -> dict[str, Any]:
-        """The report as the schema has it."""
-        endpoint: dict[str, Any] = {
-            "name": self.endpoint.name.partition("?")[0],
-            "profiles": sorted(self.endpoint.claims.profiles),
-        }
-        if self.endpoint.public_url is not None:
-            endpoint["url"] = self.endpoint.public_url
-        document = {
-            "utterwire_report": 1,
+    def to_json(self) -> dict[str, Any]:
+        """The report as the schema has it, without secrets.
+
+        It names the files of transcripts only once they have been saved.
+        """
+        judged = self.run.claims or self.endpoint.claims
+        claimed, known = self.endpoint.claims.to_table(), judged.to_table()
+        document: dict[str, Any] = {
+            "utterwire_report": FORMAT,
             "suite_version": suite_name().rpartition(" ")[2],
-            "spec_version": "1",
+            "spec": {"version": "1", "revision": revision()},
+            "role": self.role,
             "started": self.started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "duration_s": round(self.duration_s, 3),
-            "endpoint": endpoint,
+            "subject": self.endpoint.configuration(),
+            "claims": claimed,
+            "claims_learned": {k: v for k, v in known.items() if claimed.get(k) != v},
+            "claims_differ": self._differences(),
+            "options": {"profiles": list(self.profiles), "strict": self.strict} | self.options,
             "environment": {
                 "python": platform.python_version(),
                 "platform": platform.system(),
                 "rtt_s": round(self.run.pace.rtt, 6),
-                "characters": self.run.characters,
-                "sessions": self.run.sessions,
             },
+            "cost": {"characters": self.run.characters, "sessions": self.run.sessions},
             "summary": {name: counts.to_json() for name, counts in self.summaries().items()},
-            "results": [_result_to_json(result, saved) for result in self.results],
+            "results": self._results(),
+            "transcripts": {name: file.to_json() for name, file in sorted(self.stored.items())},
             "deployed_client": self.deployed_client,
+            "latency": measure(self.run.transcripts.values()),
             "exit_code": self.exit_code,
         }
-        cleaned = json.dumps(document, ensure_ascii=False)
-        for secret in self.endpoint.secrets:
-            cleaned = cleaned.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "***")
-        clean: dict[str, Any] = json.loads(cleaned)
+        if self.run.unreachable is not None:
+            document["unreachable"] = self.run.unreachable
+        matrix = fault_matrix()
+        if matrix is not None:
+            document["fault_matrix"] = matrix
+        if self.fuzz is not None:
+            document["fuzz"] = self.fuzz
+        if self.findings:
+            document["findings"] = self.findings
+        clean: dict[str, Any] = redact(document, self.endpoint.secrets)
         return clean
 
+    def _differences(self) -> list[dict[str, Any]]:
+        """Where what `session` states is not what was claimed."""
+        first = self.run.transcripts.get("negotiation")
+        if first is None:
+            return []
+        said = stated(first)
+        limits = said.get("limits")
+        told = dict(limits) if isinstance(limits, Mapping) else {}
+        told |= {k: v for k, v in said.items() if k in ("profiles", *_LISTS)}
+        claimed = self.endpoint.claims.to_table()
+        if self.endpoint.claims.idle_s is not None:
+            claimed["idle_timeout_s"] = self.endpoint.claims.idle_s
+        return [
+            {"name": name, "claimed": value, "stated": told[name]}
+            for name, value in claimed.items()
+            if name in told and not _same(value, told[name])
+        ]
+
+    def _results(self) -> list[dict[str, Any]]:
+        moments = Moments(self.run.transcripts.values())
+        return [_result_to_json(result, moments, self.stored) for result in self.results]
+
     def save(self, folder: Path) -> None:
-        """Write `report.json`, and beside it the transcripts that a finding rests on.
+        """Write `report.json`, `junit.xml`, and beside them every transcript.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        transcripts = folder / "transcripts"
-        transcripts.mkdir(parents=True, exist_ok=True)
-        for old in transcripts.glob("*.jsonl"):
-            old.unlink()
-        for name in self._telling():
-            self.run.transcripts[name].save(transcripts / f"{name}.jsonl")
-        text = json.dumps(self.to_json(folder), indent=2, ensure_ascii=False)
-        (folder / "report.json").write_text(text + "\n", encoding="utf-8")
+        for transcript in self.run.transcripts.values():
+            # What an endpoint wrote into its log is quoted there.
+            transcript.broken = redact(transcript.broken, self.endpoint.secrets)
+            transcript.unfinished = redact(transcript.unfinished, self.endpoint.secrets)
+        self.stored = store(folder, "transcripts", self.run.transcripts)
+        found = store(folder, "findings", self.finding_transcripts)
+        for finding in self.findings:
+            file = found.get(finding.get("transcript", ""))
+            if file is not None:
+                finding |= {"file": file.file, "sha256": file.sha256}
+        document = self.to_json()
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="replace")
+        (folder / "junit.xml").write_text(to_junit(document), encoding="utf-8")
 
-    def _telling(self) -> list[str]:
-        names = {
-            name
-            for result in self.grave()
-            for _, judgement in result.judgements
-            for name in judgement.scenarios
-        }
-        names |= {name for name, t in self.run.transcripts.items() if t.broken is not None}
-        return sorted(names & set(self.run.transcripts))
+    def _files(self, judgement: Judgement, saved: Path | None) -> list[str]:
+        if saved is None:
+            return []
+        names = judgement.scenarios
+        return [str(saved / self.stored[name].file) for name in names if name in self.stored]
+
+
+_LISTS: Final = ("voices", "formats", "sample_rates")
+
+
+def _same(claimed: Any, said: Any) -> bool:
+    if isinstance(claimed, list) and isinstance(said, list):
+        return len(claimed) == len(said) and all(value in said for value in claimed)
+    return bool(claimed == said)
 
 
 def _count(number: int, noun: str) -> str:
@@ -389,13 +478,9 @@ def _aside(counts: Summary) -> str:
     return f"   {', '.join(parts)}" if parts else ""
 
 
-def _files(judgement: Judgement, saved: Path | None) -> list[str]:
-    if saved is None:
-        return []
-    return [str(saved / "transcripts" / f"{name}.jsonl") for name in judgement.scenarios]
-
-
-def _result_to_json(result: Result, saved: Path | None) -> dict[str, Any]:
+def _result_to_json(
+    result: Result, moments: Moments, stored: Mapping[str, Stored]
+) -> dict[str, Any]:
     row = result.requirement
     checks = []
     for name, judgement in result.judgements:
@@ -403,17 +488,17 @@ def _result_to_json(result: Result, saved: Path | None) -> dict[str, Any]:
         for key in ("reason", "sent", "received", "legal", "advice"):
             if getattr(judgement, key):
                 entry[key] = getattr(judgement, key)
-        if (
-            judgement.scenarios
-            and judgement.verdict
-            in (
-                Verdict.FAIL,
-                Verdict.WEAK,
-                Verdict.HARNESS_ERROR,
-            )
-            and saved is not None
-        ):
-            entry["transcripts"] = [f"transcripts/{name}.jsonl" for name in judgement.scenarios]
+        names = [scenario for scenario in judgement.scenarios if scenario in stored]
+        if names:
+            entry["transcripts"] = names
+        moment = moments.of(CHECKS[name], judgement) if judgement.verdict in _RED else None
+        if moment is not None:
+            entry["at"] = {
+                "transcript": moment.scenario,
+                "session": moment.session,
+                "line": moment.line,
+                "t": round(moment.t, 6),
+            }
         checks.append(entry)
     line: dict[str, Any] = {
         "requirement": row.id,

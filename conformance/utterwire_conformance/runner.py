@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from . import judges, scenarios
-from .check import CHECKS, Account, Check
+from . import scenarios
+from .check import Check
+from .claims import EndpointClaims
 from .driver import ConnectFailed
-from .requirements import requirement
+from .judging import chosen_checks, judge_checks
 from .stage import SCENARIOS, Meter, Pace, Scenario, play
 from .target import LaunchFailed, Target
 from .transcript import Transcript
-from .verdict import Judgement, Verdict, not_exercised
+from .verdict import Judgement
 
 __all__ = ["Options", "Results", "run_checks"]
 
 _PROBE: Final = "probe"
 _NEGOTIATION: Final = "negotiation"
-_LAUNCH_NEEDED: Final = (
-    "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
-    " file)"
-)
-
-# Importing the packages registers what they hold.
-_REGISTERED: Final = (judges, scenarios)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,8 @@ class Options:
 class Results:
     """What came of a run: judgements by check, and every transcript by scenario.
 
-    `characters` and `sessions` are what it cost; `unreachable` says why nothing could be judged.
+    `claims` are those of the endpoint, completed by what was learned in the run. `characters` and
+    `sessions` are what it cost; `unreachable` says why nothing could be judged.
     """
 
     judgements: dict[str, Judgement] = field(default_factory=dict)
@@ -50,6 +45,7 @@ class Results:
     characters: int = 0
     sessions: int = 0
     unreachable: str | None = None
+    claims: EndpointClaims | None = None
 
 
 async def run_checks(
@@ -63,7 +59,7 @@ async def run_checks(
         KeyError: there is no such check.
     """
     options = options or Options()
-    chosen = [CHECKS[name] for name in (CHECKS if checks is None else checks)]
+    chosen = chosen_checks(checks)
     results = Results()
     needed = _needed(chosen)
     try:
@@ -71,9 +67,12 @@ async def run_checks(
             await _play_all(target, needed, options, results)
     except (LaunchFailed, ConnectFailed) as error:
         results.unreachable = str(error)
-    accounts = {name: Account.of(t) for name, t in results.transcripts.items()}
-    for chosen_check in chosen:
-        results.judgements[chosen_check.id] = _judge(chosen_check, accounts, results, target)
+    results.judgements = judge_checks(
+        chosen,
+        results.transcripts.values(),
+        launched=target.can_launch,
+        unreachable=results.unreachable,
+    )
     return results
 
 
@@ -121,6 +120,7 @@ async def _play_all(
         claims = endpoint.claims.completed_by(stated, voice=endpoint.voice)
         # What the endpoint file says counts; what it does not say is learned.
         target.endpoint = replace(endpoint, claims=claims)
+        results.claims = claims
     places = asyncio.Semaphore(options.players)
     waiting = asyncio.Semaphore(8)
 
@@ -144,44 +144,3 @@ async def _play_all(
         gone = f"the endpoint ended with status {main.returncode} in the middle of the run"
         for transcript in broken:
             transcript.broken = f"{gone}; its last words: {last[0]}"
-
-
-def _judge(
-    check: Check, accounts: Mapping[str, Account], results: Results, target: Target
-) -> Judgement:
-    """The judgement on one check, honest about what is missing."""
-    if results.unreachable is not None:
-        return Judgement(Verdict.HARNESS_ERROR, results.unreachable)
-    own = [accounts[name] for name in check.scenarios if name in accounts]
-    evidence = own + (
-        [
-            replace(account, own=False)
-            for name, account in accounts.items()
-            if name not in check.scenarios
-        ]
-        if check.general
-        else []
-    )
-    try:
-        judgement = check.judge(evidence)
-    except Exception as error:
-        return Judgement(
-            Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
-        )
-    if judgement.verdict is not Verdict.FAIL:
-        row = requirement(check.requirement)
-        judgement = judges.second_opinion(row.id, row.text, evidence) or judgement
-    if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
-        broken = [a.transcript.broken for a in own if a.transcript.broken]
-        if broken:
-            return Judgement(
-                Verdict.HARNESS_ERROR,
-                broken[0],
-                scenarios=tuple(a.scenario for a in own if a.transcript.broken),
-            )
-    unseen = judgement.verdict is Verdict.NOT_EXERCISED
-    if unseen and not own and check.scenarios and not target.can_launch:
-        return not_exercised(_LAUNCH_NEEDED)
-    if requirement(check.requirement).level.startswith("SHOULD"):
-        judgement = judgement.weakened()
-    return judgement

@@ -1,24 +1,40 @@
 """What crossed the wire, as data: recorded once, judged as often as one likes.
 
 On disk a transcript is a file of JSON lines of the schema `transcript`: a header, then one line
-for each frame, part of an HTTP exchange, or note.
+for each frame, part of an HTTP exchange, or note. It may be compressed (xz or gzip).
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import lzma
+import math
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import IO, Any, Final, Literal, TypeAlias, get_args
 
 from .claims import EndpointClaims
 
-__all__ = ["Case", "Direction", "Entry", "Kind", "Transcript", "suite_name"]
+__all__ = [
+    "BULKY_BYTES",
+    "MOST_FILE_BYTES",
+    "Case",
+    "Direction",
+    "Entry",
+    "Kind",
+    "Role",
+    "Transcript",
+    "merged",
+    "suite_name",
+]
 
 Direction: TypeAlias = Literal["out", "in", "note"]
+Role: TypeAlias = Literal["endpoint", "client"]
 Kind: TypeAlias = Literal[
     "text",
     "binary",
@@ -35,9 +51,22 @@ Kind: TypeAlias = Literal[
     "note",
 ]
 
+BULKY_BYTES: Final = 256 * 1024
+"""From this size on a transcript is better compressed when it is saved: PCM as JSON is bulky."""
+
+MOST_FILE_BYTES: Final = 512 * 1024 * 1024
+"""The most that is read of one file, decompressed: a small file may unpack to anything."""
+
+_Octets: TypeAlias = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
+
 _CASE: Final = "case "
 _FRAMES: Final = frozenset({"text", "binary", "cont", "ping", "pong", "close"})
-_BULKY: Final = 512
+_KINDS: Final[frozenset[str]] = frozenset(get_args(Kind))
+_DIRECTIONS: Final[frozenset[str]] = frozenset(get_args(Direction))
+_ROLES: Final[frozenset[str]] = frozenset(get_args(Role))
+_LONG: Final = 512
+_GZIP: Final = b"\x1f\x8b"
+_XZ: Final = b"\xfd7zXZ\x00"
 
 
 def suite_name() -> str:
@@ -122,15 +151,18 @@ class Entry:
             if value is not None:
                 line[name] = value
         if self.headers:
-            merged: dict[str, str] = {}
-            for name, value in self.headers:
-                merged[name] = f"{merged[name]}, {value}" if name in merged else value
-            line["headers"] = merged
+            line["headers"] = dict(merged(self.headers))
         return line
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Entry:
-        """Read a line that satisfies the schema."""
+        """Read a line.
+
+        Raises:
+            ValueError: it does not satisfy the schema.
+            KeyError: a part that it must have is missing.
+        """
+        _check(line)
         return cls(
             t=line["t"],
             dir=line["dir"],
@@ -148,6 +180,46 @@ class Entry:
         )
 
 
+def merged(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Headers with those of one name as a list (RFC 9110 section 5.3), as a line has them."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return tuple(found.items())
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check(line: dict[str, Any]) -> None:
+    """What the schema says of a line, by hand: a run has tens of thousands of them."""
+    if not _is_number(line["t"]) or line["t"] < 0:
+        raise ValueError("`t` must be a number of seconds")
+    if line["dir"] not in _DIRECTIONS or line["kind"] not in _KINDS:
+        raise ValueError(f"`{line['dir']}` and `{line['kind']}` are no direction and kind")
+    if (line["dir"] == "note") != (line["kind"] == "note"):
+        raise ValueError("a note is of no direction")
+    for name, least in (("session", 0), ("code", 0), ("status", 100)):
+        value = line.get(name, least)
+        if type(value) is not int or value < least:
+            raise ValueError(f"`{name}` must be an integer from {least}")
+    if type(line.get("fin", True)) is not bool:
+        raise ValueError("`fin` must be true or false")
+    for name in ("reason", "method", "target", "text"):
+        if not isinstance(line.get(name, ""), str):
+            raise ValueError(f"`{name}` must be a string")
+    if line["kind"] == "note" and "text" not in line:
+        raise ValueError("a note must have `text`")
+    for name in ("headers", "data"):
+        value = line.get(name, {})
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            raise ValueError(f"`{name}` must hold strings by name")
+    data = line.get("data", {"text": ""})
+    if len(data) != 1 or not set(data) <= {"text", "hex", "b64"}:
+        raise ValueError("`data` must hold one of `text`, `hex` and `b64`")
+
+
 def _data_to_json(data: bytes, kind: str) -> dict[str, str]:
     if kind != "binary" or data[:1] == b"{":
         try:
@@ -156,7 +228,7 @@ def _data_to_json(data: bytes, kind: str) -> dict[str, str]:
             pass
         else:
             return {"text": text}
-    if len(data) > _BULKY:
+    if len(data) > _LONG:
         return {"b64": base64.b64encode(data).decode()}
     return {"hex": data.hex()}
 
@@ -165,7 +237,7 @@ def _data_from_json(data: dict[str, str]) -> bytes:
     if "hex" in data:
         return bytes.fromhex(data["hex"])
     if "b64" in data:
-        return base64.b64decode(data["b64"])
+        return base64.b64decode(data["b64"], validate=True)
     return data["text"].encode()
 
 
@@ -175,6 +247,7 @@ class Transcript:
 
     `unfinished` says why the scenario could not be played to its end, or is None. `broken` says
     what went wrong in the suite or between it and the endpoint, so that nothing can be judged.
+    `role` is that of who is judged by it; the directions are always those of the suite.
     """
 
     scenario: str
@@ -184,6 +257,7 @@ class Transcript:
     entries: list[Entry] = field(default_factory=list)
     unfinished: str | None = None
     broken: str | None = None
+    role: Role = "endpoint"
 
     def add(self, entry: Entry) -> None:
         """Record one more line."""
@@ -209,6 +283,8 @@ class Transcript:
             "endpoint": self.endpoint,
             "scenario": self.scenario,
         }
+        if self.role != "endpoint":
+            head["role"] = self.role
         if self.started is not None:
             head["started"] = self.started
         return head | {"claims": self.claims.to_table()}
@@ -237,11 +313,14 @@ class Transcript:
             if header.get("utterwire_transcript") != 1:
                 raise ValueError("the first line is not the header of a transcript of version 1")
             transcript = cls(
-                header.get("scenario", ""),
-                header["endpoint"],
+                _string(header.get("scenario", ""), "scenario"),
+                _string(header["endpoint"], "endpoint"),
                 EndpointClaims.from_table(header.get("claims", {})),
                 header.get("started"),
+                role=header.get("role", "endpoint"),
             )
+            if transcript.role not in _ROLES:
+                raise ValueError("`role` must be endpoint or client")
             for line in remaining:
                 number += 1
                 entry = Entry.from_json(json.loads(line))
@@ -252,22 +331,69 @@ class Transcript:
                     transcript.broken = text.removeprefix("broken: ")
                 else:
                     transcript.add(entry)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UnicodeDecodeError as error:
+            raise ValueError(f"line {number}: not a transcript: it is not UTF-8") from error
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number}: not a transcript: not JSON: {error.msg}") from error
+        except KeyError as error:
+            raise ValueError(f"line {number}: not a transcript: {error} is missing") from error
+        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"line {number}: the file is damaged or cut off") from error
+        except RecursionError as error:
+            raise ValueError(f"line {number}: not a transcript: nested too deeply") from error
+        except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"line {number}: not a transcript: {error}") from error
         return transcript
 
     def save(self, path: Path) -> None:
-        """Write the transcript to a file."""
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(line + "\n" for line in self.to_lines())
+        """Write the transcript to a file; it is compressed if the name ends in `.xz` or `.gz`.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with _writing(path) as file:
+            file.writelines(f"{line}\n".encode() for line in self.to_lines())
 
     @classmethod
     def load(cls, path: Path) -> Transcript:
-        """Read a transcript from a file.
+        """Read a transcript from a file, compressed or not, whatever its name.
 
         Raises:
-            ValueError: it is not one; the text names the line.
+            ValueError: it is not one, or too large; the text names the line.
             OSError: the file cannot be read.
         """
-        with path.open(encoding="utf-8") as file:
-            return cls.from_lines(file)
+        with path.open("rb") as raw:
+            start = raw.read(len(_XZ))
+            raw.seek(0)
+            if start.startswith(_GZIP):
+                with gzip.GzipFile(fileobj=raw) as unzipped:
+                    return cls.from_lines(_lines(unzipped))
+            if start == _XZ:
+                with lzma.LZMAFile(raw) as unpacked:
+                    return cls.from_lines(_lines(unpacked))
+            return cls.from_lines(_lines(raw))
+
+
+def _string(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"`{name}` must be a string")
+    return value
+
+
+def _writing(path: Path) -> _Octets:
+    if path.suffix == ".xz":
+        # The same sentence comes back again and again, far apart: xz sees that, gzip does not.
+        return lzma.open(path, "wb", preset=1)
+    if path.suffix == ".gz":
+        return gzip.open(path, "wb")
+    return path.open("wb")
+
+
+def _lines(file: _Octets) -> Iterator[str]:
+    """The lines of a file of UTF-8, up to a bound."""
+    left = MOST_FILE_BYTES
+    while line := file.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise ValueError(f"it is larger than {MOST_FILE_BYTES} bytes")
+        yield line.decode("utf-8")

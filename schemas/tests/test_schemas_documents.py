@@ -180,7 +180,7 @@ def test_transcript_line(line: dict[str, Any], valid: bool) -> None:
 def test_report_names_no_secret_in_its_url() -> None:
     report = schema("report")["examples"][0]
     for url in ("wss://user:word@h", "wss://h/?token=1", "wss://h/#t"):
-        broken = {**report, "endpoint": {**report["endpoint"], "url": url}}
+        broken = {**report, "subject": {**report["subject"], "url": url}}
         assert not validator("report").is_valid(broken)
 
 

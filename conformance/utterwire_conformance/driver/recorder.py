@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from utterwire_conformance.transcript import Case, Direction, Entry, Kind, Transcript
+from utterwire_conformance.transcript import Case, Direction, Entry, Kind, Transcript, merged
 
 __all__ = ["Recorder"]
 
@@ -32,8 +32,14 @@ class Recorder:
         return self._sessions
 
     def record(self, direction: Direction, kind: Kind, session: int, **fields: Any) -> Entry:
-        """Write down one line and give it back."""
-        entry = self._without_secrets(Entry(self.now, direction, kind, session, **fields))
+        """Write down one line and give it back.
+
+        It is what a reader of the saved transcript gets, to the digit, so that nothing is judged
+        live that a file does not show.
+        """
+        entry = self._without_secrets(Entry(round(self.now, 6), direction, kind, session, **fields))
+        if entry.headers:
+            entry = replace(entry, headers=merged(entry.headers))
         self.transcript.add(entry)
         return entry
 

@@ -137,6 +137,8 @@ class WebSocketSession:
         except BaseException:
             writer.transport.abort()
             raise
+        if receive_buffer is not None:
+            opened.note(f"receive buffer: {receive_buffer}")
         opened._task = asyncio.create_task(opened._read_on())
         return opened
 
@@ -294,6 +296,11 @@ class WebSocketSession:
         """Note that what follows breaks RFC 6455 on purpose."""
         self.note("abuse")
 
+    def _note_reading(self, how: str) -> None:
+        """Say when the suite does not read at once: what comes late then is its own doing."""
+        if not self.dialogue.ended and not self.dialogue.aborted:
+            self.note(f"reading: {how}")
+
     def note(self, text: str) -> None:
         """Write a remark into the transcript."""
         self.dialogue.feed(self._recorder.note(text, self.session))
@@ -324,10 +331,13 @@ class WebSocketSession:
 
     def pause(self) -> None:
         """Stop reading, as a client that is busy or stuck."""
+        self._note_reading("paused")
         self._resumed.clear()
 
     def resume(self) -> None:
         """Read again, as fast as it comes."""
+        if self._sips or not self._resumed.is_set():
+            self._note_reading("on")
         self._sips = False
         self._resumed.set()
 
@@ -338,6 +348,7 @@ class WebSocketSession:
         come seconds after the reader has resumed. A slow reader holds a sender as well, and keeps
         the transport moving.
         """
+        self._note_reading("slowly")
         self._sips = True
         self._resumed.set()
 

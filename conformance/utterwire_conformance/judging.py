@@ -1,0 +1,180 @@
+"""Judgements from transcripts alone: one way for live runs, files and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from . import judges, scenarios
+from .check import CHECKS, Account, Check
+from .requirements import requirement
+from .stage import SCENARIOS
+from .transcript import Entry, Transcript
+from .verdict import Judgement, Verdict, not_exercised
+
+__all__ = ["Moment", "Moments", "chosen_checks", "judge_checks"]
+
+_LAUNCH_NEEDED: Final = (
+    "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
+    " file)"
+)
+_RED: Final = (Verdict.FAIL, Verdict.WEAK)
+
+# Importing the packages registers what they hold.
+_REGISTERED: Final = (judges, scenarios)
+
+
+def chosen_checks(names: Iterable[str] | None = None) -> list[Check]:
+    """The checks of these ids, all of them where None.
+
+    Raises:
+        KeyError: there is no such check.
+    """
+    return [CHECKS[name] for name in (CHECKS if names is None else names)]
+
+
+def judge_checks(
+    checks: Iterable[Check],
+    transcripts: Iterable[Transcript],
+    *,
+    launched: bool = True,
+    unreachable: str | None = None,
+) -> dict[str, Judgement]:
+    """The judgement of each check, by its id, on what was recorded.
+
+    It follows from the transcripts alone, in whatever order they come. `launched` tells whether
+    the suite could stop the endpoint; `unreachable` says why nothing could be judged at all.
+    """
+    ordered = sorted(transcripts, key=lambda transcript: transcript.scenario)
+    accounts = [Account.of(transcript) for transcript in ordered]
+    return {
+        check.id: _judge(check, accounts, launched=launched, unreachable=unreachable)
+        for check in checks
+    }
+
+
+def _evidence(check: Check, accounts: Sequence[Account]) -> list[Account]:
+    role = requirement(check.requirement).role
+    seen = [account for account in accounts if account.transcript.role == role]
+    own = [a for name in check.scenarios for a in seen if a.scenario == name]
+    if not check.general:
+        return own
+    rest = [replace(a, own=False) for a in seen if a.scenario not in check.scenarios]
+    return own + rest
+
+
+def _opinion(check: Check, evidence: Sequence[Account]) -> Judgement:
+    """What the check's judge says, or else the oracle."""
+    try:
+        judgement = check.judge(evidence)
+    except Exception as error:
+        return Judgement(
+            Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
+        )
+    row = requirement(check.requirement)
+    if judgement.verdict is not Verdict.FAIL and row.role == "endpoint":
+        judgement = judges.second_opinion(row.id, row.text, evidence) or judgement
+    if not row.mandatory:
+        judgement = judgement.weakened()
+    return judgement
+
+
+def _judge(
+    check: Check, accounts: Sequence[Account], *, launched: bool, unreachable: str | None
+) -> Judgement:
+    """The judgement on one check, honest about what is missing."""
+    if unreachable is not None:
+        return Judgement(Verdict.HARNESS_ERROR, unreachable)
+    evidence = _evidence(check, accounts)
+    own = [account for account in evidence if account.own]
+    judgement = _opinion(check, evidence)
+    if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
+        broken = [a for a in own if a.transcript.broken]
+        if broken:
+            return Judgement(
+                Verdict.HARNESS_ERROR,
+                broken[0].transcript.broken or "",
+                scenarios=tuple(a.scenario for a in broken),
+            )
+    unseen = judgement.verdict is Verdict.NOT_EXERCISED
+    needs_launch = any(SCENARIOS[n].launches for n in check.scenarios if n in SCENARIOS)
+    if unseen and not own and needs_launch and not launched:
+        return not_exercised(_LAUNCH_NEEDED)
+    return judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where in the transcripts a rule broke: the line after which the check is red.
+
+    `index` counts the entries of the transcript from 0, `t` is in seconds since its start.
+    """
+
+    scenario: str
+    session: int
+    index: int
+    t: float
+
+    @property
+    def line(self) -> int:
+        """The line of the file, from 1; the first is the header."""
+        return self.index + 2
+
+
+class Moments:
+    """Finds the moment at which each red check turned red.
+
+    Judges are pure, so that they can be asked about the beginning of a transcript as well: the
+    moment is the line without which the judgement is not red, and with which it is. No judge has
+    to know of it.
+    """
+
+    def __init__(self, transcripts: Iterable[Transcript]) -> None:
+        self._transcripts = {t.scenario: t for t in transcripts}
+        # Checks that fail on the same transcript ask about the same beginnings.
+        self._account = lru_cache(maxsize=64)(self._account_of)
+
+    def of(self, check: Check, judgement: Judgement) -> Moment | None:
+        """The moment, or None where no transcript by itself shows it."""
+        if judgement.verdict not in _RED:
+            return None
+        for name in judgement.scenarios:
+            transcript = self._transcripts.get(name)
+            if transcript is None:
+                continue
+            # One session by itself, where it tells, is far quicker to search than all.
+            for session in (*transcript.sessions(), None):
+                lines = self._lines(name, session)
+                if lines and self._is_red(check, name, session, len(lines)):
+                    index = self._search(check, name, session, len(lines))
+                    entry = transcript.entries[index]
+                    return Moment(name, entry.session, index, entry.t)
+        return None
+
+    def _lines(self, name: str, session: int | None) -> list[int]:
+        entries = self._transcripts[name].entries
+        wanted = (0, session)
+        return [i for i, e in enumerate(entries) if session is None or e.session in wanted]
+
+    def _search(self, check: Check, name: str, session: int | None, length: int) -> int:
+        low, high = 0, length  # Not red after `low` lines, red after `high`.
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._is_red(check, name, session, middle):
+                high = middle
+            else:
+                low = middle
+        return self._lines(name, session)[high - 1]
+
+    def _is_red(self, check: Check, name: str, session: int | None, length: int) -> bool:
+        account = self._account(name, session, length)
+        evidence = _evidence(check, [account])
+        return bool(evidence) and _opinion(check, evidence).verdict in _RED
+
+    def _account_of(self, name: str, session: int | None, length: int) -> Account:
+        whole = self._transcripts[name]
+        entries: list[Entry] = [whole.entries[i] for i in self._lines(name, session)[:length]]
+        part = Transcript(name, whole.endpoint, whole.claims, entries=entries, role=whole.role)
+        return Account.of(part)

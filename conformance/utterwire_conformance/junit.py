@@ -1,0 +1,125 @@
+"""The report as JUnit XML, as build servers read it: one test case for each requirement."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["to_junit"]
+
+_PARTS: Final = (
+    ("reason", "found"),
+    ("sent", "sent"),
+    ("received", "received"),
+    ("legal", "legal"),
+    ("advice", "change"),
+)
+_SKIPPED: Final = ("not-exercised", "not-claimed")
+
+
+def to_junit(document: Mapping[str, Any]) -> str:
+    """A report (schema `report`) as JUnit XML: a suite for each profile.
+
+    A failure carries what was sent, received and legal; what was not exercised or is not claimed
+    is skipped, with the reason; where the suite could not judge is an error. A recommendation
+    that is not met passes, with a property that says so, unless the run was strict.
+    """
+    strict = bool(document["options"].get("strict"))
+    by_profile: dict[str, list[Mapping[str, Any]]] = {}
+    for row in document["results"]:
+        by_profile.setdefault(row["profile"], []).append(row)
+    root = ET.Element("testsuites", {"name": _clean(f"utterwire {document['subject']['name']}")})
+    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for profile, rows in by_profile.items():
+        suite = _suite(profile, rows, document, strict=strict)
+        for name in totals:
+            totals[name] += int(suite.get(name, "0"))
+        root.append(suite)
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(totals[name]))
+    root.set("time", f"{document['duration_s']:.3f}")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(
+    profile: str, rows: Sequence[Mapping[str, Any]], document: Mapping[str, Any], *, strict: bool
+) -> ET.Element:
+    verdicts = [row["verdict"] for row in rows]
+    failures = verdicts.count("fail") + (verdicts.count("weak") if strict else 0)
+    suite = ET.Element(
+        "testsuite",
+        {
+            "name": f"utterwire.{profile}",
+            "tests": str(len(rows)),
+            "failures": str(failures),
+            "errors": str(verdicts.count("harness-error")),
+            "skipped": str(sum(verdicts.count(verdict) for verdict in _SKIPPED)),
+            "time": "0.000",
+            "timestamp": document["started"].removesuffix("Z"),
+            "hostname": "localhost",
+        },
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("subject", document["subject"]["name"]),
+        ("suite_version", document["suite_version"]),
+        ("spec_version", document["spec"]["version"]),
+        ("spec_revision", document["spec"]["revision"]),
+    ):
+        ET.SubElement(properties, "property", {"name": name, "value": _clean(str(value))})
+    for row in rows:
+        suite.append(_case(profile, row, strict=strict))
+    return suite
+
+
+def _case(profile: str, row: Mapping[str, Any], *, strict: bool) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        {"classname": f"utterwire.{profile}", "name": row["requirement"], "time": "0.000"},
+    )
+    verdict = row["verdict"]
+    reason = row.get("reason") or verdict
+    told = _told(row)
+    if verdict in _SKIPPED:
+        ET.SubElement(case, "skipped", {"message": _clean(f"{verdict}: {reason}")})
+    elif verdict == "harness-error":
+        error = ET.SubElement(case, "error", {"message": _clean(reason), "type": verdict})
+        error.text = _clean(told)
+    elif verdict == "fail" or (verdict == "weak" and strict):
+        failure = ET.SubElement(case, "failure", {"message": _clean(reason), "type": row["level"]})
+        failure.text = _clean(told)
+    elif verdict == "weak":
+        ET.SubElement(case, "system-out").text = _clean(
+            f"weak: a {row['level']} is not met\n{told}"
+        )
+    return case
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    lines = [f"{row['level']}, spec/{row['clause']}", row.get("text", "")]
+    for check in row["checks"]:
+        if check["verdict"] in ("pass", *_SKIPPED):
+            continue
+        lines += [f"{label}: {check[key]}" for key, label in _PARTS if check.get(key)]
+        lines += [f"transcript: {name}" for name in check.get("transcripts", ())]
+    return "\n".join(line for line in lines if line)
+
+
+def _clean(text: str) -> str:
+    """The text with what XML 1.0 cannot carry (section 2.2) written out as an escape."""
+    return "".join(c if _carried(ord(c)) else _escape(c) for c in text)
+
+
+def _carried(code: int) -> bool:
+    return (
+        code in (0x9, 0xA, 0xD)
+        or 0x20 <= code <= 0xD7FF
+        or 0xE000 <= code <= 0xFFFD
+        or 0x10000 <= code <= 0x10FFFF
+    )
+
+
+def _escape(character: str) -> str:
+    return f"\\u{ord(character):04x}"
