@@ -94,9 +94,9 @@ def test_a_command_is_made_of_all_options(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("pytest.main", run)
     options = ["--endpoint", "x", "--profile", "core", "--header", "A: b", "-k", "order", "-vv"]
-    assert cli.main([*options, "-q", "--strict-recommendations", "--report", "r"]) == 2
+    assert cli.main([*options, "-q", "--strict", "--report", "r"]) == 2
     (command,) = seen
     for part in ("--endpoint=x", "--profile=core", "--header=A: b", "--report=r", "order", "-q"):
         assert part in command
     assert command.count("-v") == 2
-    assert "--strict-recommendations" in command
+    assert "--strict" in command

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from utterwire_conformance.baseline import Baseline
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.endpoints import Endpoint, endpoint_at
 from utterwire_conformance.report import Report, results_of
@@ -136,3 +137,76 @@ def test_only_what_was_selected_counts() -> None:
     judged = [r.requirement.id for r in found if r.verdict is Verdict.PASS]
     assert judged == ["order.fifo"]
     assert any(r.reason == "it was not selected" for r in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "strict", "code", "words"),
+    [
+        ({"order.fifo": BROKEN}, ["order.fifo"], False, 0, "AS_KNOWN 1 known failure"),
+        ({"order.fifo": BROKEN}, [], False, 1, "1 requirement broken"),
+        (
+            {"order.fifo": BROKEN, "ws.path": BROKEN},
+            ["order.fifo"],
+            False,
+            1,
+            "1 requirement broken; 1 known failure.",
+        ),
+        ({}, ["order.fifo"], False, 1, "IS BETTER THAN ITS BASELINE"),
+        ({}, ["order.fifo", "ws.path"], False, 1, "2 entries of known.toml are met now"),
+        ({"order.fifo": not_exercised("no")}, ["order.fifo"], False, 0, "CONFORMS"),
+        ({}, ["sse.content-type"], False, 0, "CONFORMS"),
+        ({"audio.speed": BROKEN.weakened()}, ["audio.speed"], True, 0, "AS_KNOWN"),
+        ({"audio.speed": BROKEN.weakened()}, ["audio.speed"], False, 0, "1 recommendation not met"),
+        (
+            {"order.fifo": Judgement(Verdict.HARNESS_ERROR, "gone"), "ws.path": BROKEN},
+            ["ws.path"],
+            False,
+            2,
+            "COULD NOT BE JUDGED",
+        ),
+    ],
+)
+def test_known_failures_are_compared_exactly(
+    changes: dict[str, Judgement], known: list[str], strict: bool, code: int, words: str
+) -> None:
+    made = report(changes, strict=strict)
+    made.baseline = Baseline(dict.fromkeys(known, "It may."), "known.toml")
+    assert made.exit_code == code
+    last = made.lines()[-1]
+    for word in words.replace("AS_KNOWN", "DOES NOT CONFORM, as is known").split(" 1 known"):
+        assert word in last
+    document = made.to_json()
+    assert list(validator("report").iter_errors(document)) == []
+    listed = document["baseline"]
+    assert sorted(listed["known"] + listed["stale"] + listed["unseen"]) == sorted(
+        name
+        for name in known
+        if strict or name not in changes or changes[name].verdict is not Verdict.WEAK
+    )
+    marked = {row["requirement"] for row in document["results"] if "known" in row}
+    assert marked == set(listed["known"])
+
+
+def test_the_summary_names_known_stale_and_unseen_entries() -> None:
+    made = report({"order.fifo": BROKEN, "queue.full": not_exercised("never full")})
+    reasons = dict.fromkeys(["order.fifo", "queue.full", "ws.path"], "We wait for the scheduler.")
+    made.baseline = Baseline(reasons, "known.toml")
+    text = "\n".join(made.lines())
+    for part in (
+        "KNOWN FAIL  order.fifo",
+        "We wait for the scheduler.",
+        "STALE  listed in known.toml as known, and met now:\n   ws.path",
+        "queue.full: not-exercised, never full",
+    ):
+        assert part in text
+
+
+def test_a_quick_look_does_not_say_that_it_conforms() -> None:
+    left_out = dict.fromkeys(list(CHECKS)[10:], not_exercised("left out by --quick"))
+    made = report(left_out)
+    made.options = {"quick": True}
+    assert made.exit_code == 0
+    lines = made.lines()
+    assert "LOOKS RIGHT at a quick glance" in lines[-1]
+    assert any("requirements: left out by --quick" in line for line in lines)
+    assert made.to_json()["options"]["quick"] is True

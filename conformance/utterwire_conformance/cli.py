@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+from .number import positive_number, whole_number
 
 __all__ = ["main"]
 
 _PROGRAM: Final = "utterwire-conformance"
 _NEEDED: Final = {"h11": "h11", "pytest": "pytest", "yaml": "pyyaml"}
-_OPTIONS: Final = ("endpoint", "endpoint_url", "endpoints", "report")
+_OPTIONS: Final = (
+    "endpoint",
+    "endpoint_url",
+    "endpoints",
+    "report",
+    "baseline",
+    "write_baseline",
+    "max_characters",
+    "max_sessions",
+    "max_rate",
+    "max_concurrent",
+)
+_REPEATED: Final = ("profile", "header", "requirement")
+_FLAGS: Final = ("strict", "quick")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,7 +53,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--header", metavar="'NAME: VALUE'", action="append", default=[])
     parser.add_argument("--report", metavar="DIR", help="where the report goes")
     parser.add_argument(
-        "--strict-recommendations", action="store_true", help="fail on a SHOULD, too"
+        "--requirement",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="judge this one only; a glob such as 'audio.*'; repeatable",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a first look: seconds, 500 characters at most"
+    )
+    parser.add_argument("--strict", action="store_true", help="fail on a SHOULD, too")
+    parser.add_argument("--baseline", metavar="FILE", help="failures that are known")
+    parser.add_argument("--write-baseline", metavar="FILE", help="write what fails now")
+    parser.add_argument(
+        "--max-characters", metavar="N", type=whole_number, help="speak no more, in all"
+    )
+    parser.add_argument(
+        "--max-sessions", metavar="N", type=whole_number, help="open no more, in all"
+    )
+    parser.add_argument(
+        "--max-rate", metavar="N", type=positive_number, help="no more requests a second"
+    )
+    parser.add_argument(
+        "--max-concurrent", metavar="N", type=whole_number, help="no more sessions at a time"
     )
     parser.add_argument("-k", metavar="EXPRESSION", help="only requirements that match")
     parser.add_argument("-v", action="count", default=0, help="a line for each requirement")
@@ -80,9 +118,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(options)
 
 
-def _run(options: argparse.Namespace) -> int:
-    import pytest
+class _Complaints:
+    """Stands in for stderr while pytest runs, so that its complaints have the command's name."""
 
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if text.startswith("ERROR: "):
+            text = f"{_PROGRAM}: {text.removeprefix('ERROR: ').rstrip()}"
+        self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        # No colours, which would stand before the word that is looked for.
+        return False
+
+
+def _run(options: argparse.Namespace) -> int:
     command = [
         str(Path(__file__).resolve().parent / "suite.py"),
         # Neither settings nor hooks of whatever project the working directory belongs to.
@@ -90,6 +146,8 @@ def _run(options: argparse.Namespace) -> int:
         f"--rootdir={Path.cwd()}",
         "-c",
         os.devnull,
+        # It would show that file, and plugins that have no part in this.
+        "--no-header",
         "-p",
         "no:cacheprovider",
         # It would only warn of settings that nobody here has made.
@@ -103,15 +161,17 @@ def _run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None:
             command.append(f"--{name.replace('_', '-')}={value}")
-    command += [f"--profile={profile}" for profile in options.profile]
-    command += [f"--header={header}" for header in options.header]
-    if options.strict_recommendations:
-        command.append("--strict-recommendations")
+    for name in _REPEATED:
+        command += [f"--{name}={value}" for value in getattr(options, name)]
+    command += [f"--{name}" for name in _FLAGS if getattr(options, name)]
     if options.k is not None:
         command += ["-k", options.k]
     command += ["-v"] * options.v + ["-q"] * options.q
     try:
-        status = int(pytest.main(command))
+        import pytest
+
+        with contextlib.redirect_stderr(_Complaints(sys.stderr)):
+            status = int(pytest.main(command))
     except KeyboardInterrupt:
         return 2
     # Whatever else goes wrong (usage, nothing collected, a fault inside) means: not judged.

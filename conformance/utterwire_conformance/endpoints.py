@@ -92,6 +92,7 @@ class Endpoint:
     `headers` are secret: only their names may appear anywhere. So is what `hidden` holds: values
     that came from the environment into an address. `claims_known` is False where
     nobody said what it claims, so that it may claim more than `claims` has.
+    `max_concurrent_sessions` is how many connections it takes at a time, None if that is not known.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Endpoint:
     timeouts: Timeouts = field(default_factory=Timeouts)
     budget: Budget = field(default_factory=Budget)
     hidden: tuple[str, ...] = field(default=(), repr=False)
+    max_concurrent_sessions: int | None = None
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.launch):
@@ -408,6 +410,7 @@ def _build(name: str, table: Mapping[str, Any], folder: Path) -> Endpoint:
         claims=EndpointClaims.from_table(table),
         timeouts=Timeouts(**waits),
         budget=Budget(**table.get("budget", {})),
+        max_concurrent_sessions=table.get("max_concurrent_sessions"),
     )
 
 

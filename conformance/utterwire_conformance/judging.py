@@ -10,6 +10,7 @@ from typing import Final
 from . import judges, scenarios
 from .check import CHECKS, Account, Check
 from .requirements import requirement
+from .selection import Selection
 from .stage import SCENARIOS
 from .transcript import Entry, Transcript
 from .verdict import Judgement, Verdict, not_exercised
@@ -41,18 +42,43 @@ def judge_checks(
     *,
     launched: bool = True,
     unreachable: str | None = None,
+    selection: Selection | None = None,
 ) -> dict[str, Judgement]:
     """The judgement of each check, by its id, on what was recorded.
 
     It follows from the transcripts alone, in whatever order they come. `launched` tells whether
-    the suite could stop the endpoint; `unreachable` says why nothing could be judged at all.
+    the suite could stop the endpoint; `unreachable` says why nothing could be judged at all. What
+    `selection` left out is never taken for met.
     """
     ordered = sorted(transcripts, key=lambda transcript: transcript.scenario)
     accounts = [Account.of(transcript) for transcript in ordered]
-    return {
+    found = {
         check.id: _judge(check, accounts, launched=launched, unreachable=unreachable)
         for check in checks
     }
+    if selection is None or selection.scenarios is None:
+        return found
+    return {
+        name: judgement
+        if _shown(CHECKS[name], selection.scenarios)
+        else _in_part(judgement, selection)
+        for name, judgement in found.items()
+    }
+
+
+def _shown(check: Check, played: frozenset[str]) -> bool:
+    """Whether these scenarios show enough to say that the check's requirement is met."""
+    if check.general and check.scenarios:
+        # It holds of every session, and some of those that put it to the test were played.
+        return bool(played.intersection(check.scenarios))
+    return played.issuperset(check.scenarios)
+
+
+def _in_part(judgement: Judgement, selection: Selection) -> Judgement:
+    """What may be said where not all that the check needs was played: a failure is one."""
+    if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
+        return not_exercised(selection.omission)
+    return judgement
 
 
 def _evidence(check: Check, accounts: Sequence[Account]) -> list[Account]:

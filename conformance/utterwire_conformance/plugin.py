@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import pytest
 
+from .baseline import Baseline, BaselineError
 from .deployed_client import findings
 from .endpoints import (
     ENVIRONMENT_VARIABLE,
@@ -28,10 +30,23 @@ from .endpoints import (
     find_endpoint,
     parse_header,
 )
+from .interruption import Interruption
+from .number import positive_number, whole_number
+from .progress import Progress
 from .report import Report, judgeable, results_of
 from .requirements import PROFILES, RequirementsError, requirements
-from .runner import Results, run_checks
-from .suite import PROFILES_KEY, RUN_KEY, HarnessError, Judged, RequirementItem, SuiteFile
+from .runner import Options, Results, run_checks
+from .selection import Selection
+from .suite import (
+    KNOWN_KEY,
+    PROFILES_KEY,
+    RUN_KEY,
+    STRICT_KEY,
+    HarnessError,
+    Judged,
+    RequirementItem,
+    SuiteFile,
+)
 from .target import Target
 from .verdict import Judgement, worst
 
@@ -39,12 +54,14 @@ __all__ = [
     "pytest_addoption",
     "pytest_collect_file",
     "pytest_collection_finish",
+    "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_ignore_collect",
     "pytest_report_header",
     "pytest_report_teststatus",
     "pytest_runtestloop",
     "pytest_sessionfinish",
+    "pytest_sessionstart",
     "pytest_terminal_summary",
     "pytest_unconfigure",
 ]
@@ -63,17 +80,30 @@ _USAGE: Final = (
 class Run(Judged):
     """The scenarios, played in a thread of their own while pytest goes through its items."""
 
-    def __init__(self, endpoint: Endpoint, profiles: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        profiles: tuple[str, ...],
+        selection: Selection,
+        baseline: Baseline | None,
+    ) -> None:
         self.endpoint = endpoint
         self.profiles = profiles
+        self.selection = selection
+        self.baseline = baseline
         self.selected: tuple[str, ...] = ()
         self.results: Results | None = None
         self.report: Report | None = None
         self.saved: Path | None = None
         self.save_failed: str | None = None
+        self.baseline_note: str | None = None
+        self.sifted = False
+        """Whether pytest came so far as to know what is selected."""
         self.asked = False
         """Whether pytest went through all its items, or stopped of its own accord."""
         self.started = datetime.now(UTC)
+        self.progress = Progress()
+        self.interruption = Interruption(self.hurry)
         self._began = time.monotonic()
         self._thread: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
@@ -81,6 +111,12 @@ class Run(Judged):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Results] | None = None
         self._failure: BaseException | None = None
+
+    @property
+    def headline(self) -> str:
+        """What is judged."""
+        where = self.endpoint.public_url or "launched by the suite"
+        return f"utterwire: {self.endpoint.name} ({where}), profiles {', '.join(self.profiles)}"
 
     @property
     def duration_s(self) -> float:
@@ -97,7 +133,9 @@ class Run(Judged):
             self._loop = asyncio.get_running_loop()
             self._task = asyncio.current_task()
             self._ready.set()
-            return await run_checks(target, wanted)
+            return await run_checks(
+                target, wanted, Options(selection=self.selection, progress=self.progress)
+            )
 
         def work() -> None:
             try:
@@ -112,8 +150,8 @@ class Run(Judged):
         self._thread.start()
         self._ready.wait()
 
-    def wait(self) -> Results:
-        """Wait until all is judged.
+    def wait(self, tell: Callable[[str], None] | None = None) -> Results:
+        """Wait until all is judged; `tell` is given a line on the progress, now and then.
 
         Raises:
             HarnessError: the run broke off before that.
@@ -122,11 +160,17 @@ class Run(Judged):
             # An event, since a `join` that is interrupted may take a live thread for a dead one
             # (CPython 3.11); in slices, so that an interrupt from the keyboard is heard.
             while not self._done.wait(0.2):
-                pass
+                if tell is not None:
+                    tell(self.progress.line(shutil.get_terminal_size().columns - 1))
         if self.results is None:
             why = repr(self._failure) if self._failure is not None else "it was broken off"
             raise HarnessError(f"the run did not come to its end: {why}")
         return self.results
+
+    def hurry(self) -> None:
+        """End what was launched at once, without waiting for it."""
+        if self._target is not None:
+            self._target.kill()
 
     def stop(self) -> None:
         """Break the run off, if it is not over, and wait until all it started is gone."""
@@ -156,7 +200,11 @@ class Run(Judged):
             if row.role == "endpoint" and row.profile in self.profiles
         }
         chosen = set(self.selected)
-        return {"selected": sorted(chosen) if chosen != every else None}
+        return {
+            "selected": sorted(chosen) if chosen != every else None,
+            "quick": self.selection.quick,
+            "requirement": list(self.selection.patterns),
+        }
 
     def conclude(self, folder: Path, *, strict: bool) -> Report:
         """Make the report and save it."""
@@ -171,6 +219,7 @@ class Run(Judged):
             duration_s=self.duration_s,
             deployed_client=_deployed(results),
             options=self.options(),
+            baseline=self.baseline,
         )
         try:
             self.report.save(folder)
@@ -178,6 +227,23 @@ class Run(Judged):
         except OSError as error:
             self.save_failed = f"the report cannot be written to {folder}: {error.strerror}"
         return self.report
+
+    def write_baseline(self, path: Path) -> None:
+        """Write what failed as known failures, and remember what to say of it."""
+        if self.report is None or self.report.exit_code == _NOT_JUDGED:
+            self.baseline_note = f"{path.name} was not written: not all could be judged"
+            return
+        failures = [
+            (result.requirement.id, result.reason)
+            for result in self.report.results
+            if self.report.fails(result)
+        ]
+        try:
+            Baseline.of_failures(failures, self.baseline or Baseline()).save(path)
+        except OSError as error:
+            self.baseline_note = f"{path} cannot be written: {error.strerror}"
+            return
+        self.baseline_note = f"known failures: {path.name} ({len(failures)}); say why of each"
 
 
 def _deployed(results: Results) -> list[dict[str, Any]]:
@@ -217,10 +283,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where report.json and transcripts go (default: utterwire-report)",
     )
     group.addoption(
-        "--strict-recommendations",
-        action="store_true",
-        help="fail on a SHOULD that is not met, too",
+        "--requirement",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="judge this requirement only; a glob such as 'audio.*'; may be given several times",
     )
+    group.addoption(
+        "--quick",
+        action="store_true",
+        help="a first look, in seconds: few scenarios, no more than 500 characters",
+    )
+    group.addoption(
+        "--baseline",
+        metavar="FILE",
+        help="known failures: they do not fail the run, but one that is met now does"
+        " (--strict: a SHOULD that is not met fails the run, too)",
+    )
+    group.addoption(
+        "--write-baseline", metavar="FILE", help="write what fails now as known failures"
+    )
+    for name, kind, words in (
+        (
+            "--max-characters",
+            whole_number,
+            "ask for no more than N characters to be spoken, in all",
+        ),
+        ("--max-sessions", whole_number, "open no more than N sessions, in all"),
+        ("--max-rate", positive_number, "make no more than N requests a second"),
+        ("--max-concurrent", whole_number, "open no more than N sessions at a time"),
+    ):
+        group.addoption(name, metavar="N", type=kind, help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -237,16 +330,50 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         endpoint = _endpoint(config, name, url)
         profiles = _profiles(config, endpoint, by_name=bool(name))
-        requirements()
-    except (EndpointFileError, RequirementsError) as error:
+        selection = _selection(config, endpoint, profiles)
+        baseline = _baseline(config)
+    except (BaselineError, EndpointFileError, RequirementsError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[PROFILES_KEY] = profiles
-    config.stash[RUN_KEY] = Run(endpoint, profiles)
+    config.stash[STRICT_KEY] = _strict(config)
+    config.stash[KNOWN_KEY] = baseline.reasons if baseline is not None else {}
+    run = config.stash[RUN_KEY] = Run(endpoint, profiles, selection, baseline)
+    # What a project asks of its own tests is nothing to the endpoint's: no warning of some
+    # library may fail a requirement. The last line counts.
+    config.addinivalue_line("filterwarnings", "default")
+    run.interruption.begin()
     if config.getoption("tbstyle", "auto") == "auto":
         # The summary below says all of it, and more.
         config.option.tbstyle = "no"
     if config.getoption("reportchars", None) in (None, "fE"):
         config.option.reportchars = ""
+
+
+def _strict(config: pytest.Config) -> bool:
+    # pytest knows the option as well, and makes of it what does no harm here.
+    return "--strict" in config.invocation_params.args
+
+
+def _selection(config: pytest.Config, endpoint: Endpoint, profiles: tuple[str, ...]) -> Selection:
+    selection = Selection(tuple(config.getoption("requirement")), config.getoption("quick"))
+    rows = [row for row in requirements() if row.role == "endpoint"]
+    unknown = selection.idle(rows)
+    if unknown:
+        raise EndpointFileError(f"--requirement {unknown[0]}: no requirement of endpoints matches")
+    unjudged = selection.idle(row for row in rows if row.profile in profiles)
+    if unjudged:
+        matching = Selection((unjudged[0],))
+        of = sorted({row.profile for row in rows if matching.admits(row)})
+        raise EndpointFileError(
+            f"--requirement {unjudged[0]}: of the profile {', '.join(of)}, which is not judged"
+            f" ({endpoint.name}: {', '.join(profiles)})"
+        )
+    return selection
+
+
+def _baseline(config: pytest.Config) -> Baseline | None:
+    name = config.getoption("baseline")
+    return Baseline.load(Path(config.invocation_params.dir) / name) if name else None
 
 
 def _asks_for_suite(config: pytest.Config) -> bool:
@@ -263,6 +390,20 @@ def _asks_for_suite(config: pytest.Config) -> bool:
 
 
 def _endpoint(config: pytest.Config, name: str | None, url: str | None) -> Endpoint:
+    endpoint = _named(config, name, url)
+    for option, key in (
+        ("max_characters", "characters"),
+        ("max_sessions", "sessions"),
+        ("max_rate", "requests_per_second"),
+    ):
+        most = config.getoption(option)
+        if most is not None:
+            endpoint = replace(endpoint, budget=replace(endpoint.budget, **{key: most}))
+    at_once = config.getoption("max_concurrent")
+    return endpoint if at_once is None else replace(endpoint, max_concurrent_sessions=at_once)
+
+
+def _named(config: pytest.Config, name: str | None, url: str | None) -> Endpoint:
     headers = [parse_header(text) for text in config.getoption("header")]
     if url:
         return endpoint_at(url, profiles=config.getoption("profile"), headers=headers)
@@ -314,16 +455,33 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say what is judged."""
     run = _run(config)
+    return run.headline if run is not None else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say it, too, where pytest's own header is not wanted."""
+    run, config = _run(session.config), session.config
+    if run is not None and config.option.no_header and config.option.verbose >= 0:
+        config.pluginmanager.getplugin("terminalreporter").write_line(run.headline)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave away what `--requirement` does not name."""
+    run = _run(config)
     if run is None:
-        return None
-    where = run.endpoint.public_url or "launched by the suite"
-    return f"utterwire: {run.endpoint.name} ({where}), profiles {', '.join(run.profiles)}"
+        return
+    run.sifted = True
+    left = [i for i in items if isinstance(i, RequirementItem) and run.selection.admits(i.row)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in left])
+    items[:] = left
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin to play as soon as it is known what was selected."""
     run = _run(session.config)
-    if run is None or session.config.option.collectonly:
+    if run is None or not run.sifted or session.config.option.collectonly:
         return
     items = [item for item in session.items if isinstance(item, RequirementItem)]
     run.selected = tuple(item.row.id for item in items)
@@ -347,6 +505,10 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     has made a note of the first."""
     run = _run(session.config)
     try:
+        if run is not None and run.selected and not session.config.option.collectonly:
+            # The items would wait as well, but in the middle of a line of theirs.
+            with contextlib.suppress(HarnessError):
+                _await(run, session.config)
         result = yield
     except Exception:
         if run is not None:
@@ -357,6 +519,17 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     return result
 
 
+def _await(run: Run, config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not reporter.isatty or config.option.verbose < 0:
+        run.wait()
+        return
+    try:
+        run.wait(lambda line: reporter.write(f"\r{line}\x1b[K", flush=True))
+    finally:
+        reporter.write("\r\x1b[K", flush=True)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Write the report and set the exit status of the suite."""
@@ -365,13 +538,19 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         interrupted = session.exitstatus in (pytest.ExitCode.INTERRUPTED,)
         if not interrupted and not session.config.option.collectonly:
             folder = session.config.invocation_params.dir / session.config.getoption("report")
-            strict = session.config.getoption("strict_recommendations")
+            strict = session.config.stash[STRICT_KEY]
+            written = session.config.getoption("write_baseline")
             try:
                 session.exitstatus = run.conclude(Path(folder), strict=strict).exit_code
+                if written:
+                    run.write_baseline(session.config.invocation_params.dir / written)
             except KeyboardInterrupt:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
             except HarnessError:
                 session.exitstatus = _NOT_JUDGED
+    idle = run is not None and not run.selected and not session.config.option.collectonly
+    if idle and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = _NOT_JUDGED
     yield
 
 
@@ -383,12 +562,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.report is None:
         if run.selected:
             terminalreporter.write_line("The run was broken off; nothing was judged or saved.")
+        elif run.sifted and not run.interruption.came:
+            terminalreporter.write_line(f"utterwire-conformance: {_unmatched(config)}")
         return
     terminalreporter.section(f"Utterwire conformance: {run.endpoint.name}")
     for line in run.report.lines(_shown(run.saved)):
         terminalreporter.write_line(line)
-    if run.save_failed is not None:
-        terminalreporter.write_line(run.save_failed)
+    for note in (run.save_failed, run.baseline_note):
+        if note is not None:
+            terminalreporter.write_line(note)
+
+
+def _unmatched(config: pytest.Config) -> str:
+    given = [f"-k {config.option.keyword!r}"] if config.option.keyword else []
+    given += [f"--requirement {pattern}" for pattern in config.getoption("requirement")]
+    return f"no requirement matches {' and '.join(given)}; nothing was judged"
 
 
 def _shown(folder: Path | None) -> Path | None:
@@ -405,3 +593,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = _run(config)
     if run is not None:
         run.stop()
+        run.interruption.end()

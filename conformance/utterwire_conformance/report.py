@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from .archive import Stored, store
+from .baseline import Baseline
 from .check import CHECKS
 from .claims import EndpointClaims
 from .found_faults import fault_matrix
@@ -26,6 +27,7 @@ from .requirements import PROFILES, Requirement, requirements
 from .requirements.text import revision
 from .runner import Results
 from .scenarios import spoke, stated
+from .selection import Selection
 from .transcript import Role, Transcript, suite_name
 from .verdict import Judgement, Verdict, worst
 
@@ -210,6 +212,7 @@ class Report:
     fuzz: dict[str, Any] | None = None
     stored: dict[str, Stored] = field(default_factory=dict)
     """The files of the transcripts, by scenario, once they are saved."""
+    baseline: Baseline | None = None
 
     @property
     def exit_code(self) -> int:
@@ -217,10 +220,38 @@ class Report:
         verdicts = {result.verdict for result in self.results}
         if Verdict.HARNESS_ERROR in verdicts or not any(v.judged for v in verdicts):
             return 2
-        bad = {Verdict.FAIL, Verdict.WEAK} if self.strict else {Verdict.FAIL}
-        if verdicts & bad:
+        if any(self.fails(r) and not self.is_known(r) for r in self.results) or self.stale():
             return 1
         return 2 if self._mute else 0
+
+    def fails(self, result: Result) -> bool:
+        """Whether the result is one that fails a run, unless it is known."""
+        strict = self.strict and result.verdict is Verdict.WEAK
+        return result.verdict is Verdict.FAIL or strict
+
+    def is_known(self, result: Result) -> bool:
+        """Whether it is a failure that the baseline lists."""
+        return (
+            self.baseline is not None
+            and result.requirement.id in self.baseline
+            and self.fails(result)
+        )
+
+    def known(self) -> list[Result]:
+        """The failures that the baseline lists."""
+        return [result for result in self.results if self.is_known(result)]
+
+    def stale(self) -> list[Result]:
+        """The requirements that the baseline lists and that are met all the same."""
+        baseline = self.baseline or Baseline()
+        return [
+            r for r in self.results if r.requirement.id in baseline and r.verdict is Verdict.PASS
+        ]
+
+    def unseen(self) -> list[Result]:
+        """What the baseline lists and this run cannot say anything about."""
+        baseline = self.baseline or Baseline()
+        return [r for r in self.results if r.requirement.id in baseline and not r.verdict.judged]
 
     @property
     def _mute(self) -> bool:
@@ -272,6 +303,7 @@ class Report:
             if names:
                 lines.append(f"{label}: {', '.join(names)}")
         lines += self._grave_lines(saved)
+        lines += self._baseline_lines()
         lines += self._unexercised_lines()
         lines += self._deployed_lines()
         if saved is not None:
@@ -294,13 +326,48 @@ class Report:
             if self._mute and not errors:
                 what = "no request was spoken to its end"
             return f"{name} COULD NOT BE JUDGED ({profiles}): {what}."
+        known = len(self.known())
+        listed = self.baseline.source if self.baseline is not None else None
         if self.exit_code == 1:
-            what = f"{_count(weak, 'recommendation')} not met"
-            if failed:
-                what = f"{_count(failed, 'requirement')} broken"
-            return f"{name} DOES NOT CONFORM ({profiles}): {what}."
+            new = sum(self.fails(r) and not self.is_known(r) for r in self.results)
+            parts = []
+            if new and failed:
+                parts.append(f"{_count(new, 'requirement')} broken")
+            elif new:
+                parts.append(f"{_count(new, 'recommendation')} not met")
+            if known:
+                parts.append(_count(known, "known failure"))
+            stale = len(self.stale())
+            if stale:
+                parts.append(
+                    f"1 entry of {listed} is met now: take it out"
+                    if stale == 1
+                    else f"{stale} entries of {listed} are met now: take them out"
+                )
+            word = "DOES NOT CONFORM" if new or known else "IS BETTER THAN ITS BASELINE"
+            return f"{name} {word} ({profiles}): {'; '.join(parts)}."
+        if known:
+            return (
+                f"{name} DOES NOT CONFORM, as is known ({profiles}):"
+                f" {_count(known, 'known failure')}, listed in {listed}; nothing else."
+            )
         aside = f"; {_count(weak, 'recommendation')} not met" if weak else ""
+        if self.options.get("quick"):
+            return f"{name} LOOKS RIGHT at a quick glance ({profiles}){aside}: run all of it."
         return f"{name} CONFORMS ({profiles}), as far as it was judged{aside}."
+
+    def _baseline_lines(self) -> list[str]:
+        if self.baseline is None:
+            return []
+        lines = []
+        stale, unseen = self.stale(), self.unseen()
+        if stale:
+            lines += ["", f"STALE  listed in {self.baseline.source} as known, and met now:"]
+            lines += [f"   {result.requirement.id}" for result in stale]
+        if unseen:
+            lines += ["", f"listed in {self.baseline.source}, and not seen in this run:"]
+            lines += [f"   {r.requirement.id}: {r.verdict.value}, {r.reason}" for r in unseen]
+        return lines
 
     def _grave_lines(self, saved: Path | None) -> list[str]:
         lines: list[str] = []
@@ -313,7 +380,12 @@ class Report:
                 common.setdefault(result.reason, []).append(row.id)
                 continue
             word = "FAIL" if result.verdict is Verdict.FAIL else "WEAK"
+            known = self.is_known(result)
+            if known and self.baseline is not None:
+                word = f"KNOWN {word}"
             lines += ["", f"{number}. {word}  {row.id}  ({row.level}, spec/{row.clause})"]
+            if known and self.baseline is not None:
+                lines.append(f"   {'known:':<10} {self.baseline.reasons[row.id]}")
             lines.append(f"   rule:      {row.text}")
             if judgement is None:
                 continue
@@ -345,6 +417,9 @@ class Report:
                 reasons.setdefault(result.reason, []).append(result.requirement.id)
         lines = ["", "not exercised:"] if reasons else []
         for reason, names in reasons.items():
+            if reason == Selection(quick=True).omission and len(names) > 8:
+                lines.append(f"   {len(names)} requirements: {reason}")
+                continue
             lines.append(f"   {', '.join(names)}: {reason}")
         return lines
 
@@ -398,6 +473,8 @@ class Report:
             document["fuzz"] = self.fuzz
         if self.findings:
             document["findings"] = self.findings
+        if self.baseline is not None:
+            document["baseline"] = self._baseline_to_json(self.baseline)
         clean: dict[str, Any] = redact(document, self.endpoint.secrets)
         return clean
 
@@ -421,7 +498,24 @@ class Report:
 
     def _results(self) -> list[dict[str, Any]]:
         moments = Moments(self.run.transcripts.values())
-        return [_result_to_json(result, moments, self.stored) for result in self.results]
+        lines = []
+        for result in self.results:
+            line = _result_to_json(result, moments, self.stored)
+            if self.baseline is not None and self.is_known(result):
+                line["known"] = self.baseline.reasons[result.requirement.id]
+            lines.append(line)
+        return lines
+
+    def _baseline_to_json(self, baseline: Baseline) -> dict[str, Any]:
+        def ids(results: list[Result]) -> list[str]:
+            return [result.requirement.id for result in results]
+
+        return {
+            "file": baseline.source or "",
+            "known": ids(self.known()),
+            "stale": ids(self.stale()),
+            "unseen": ids(self.unseen()),
+        }
 
     def save(self, folder: Path) -> None:
         """Write `report.json`, `junit.xml`, and beside them every transcript.

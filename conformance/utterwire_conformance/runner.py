@@ -12,6 +12,8 @@ from .check import Check
 from .claims import EndpointClaims
 from .driver import ConnectFailed
 from .judging import chosen_checks, judge_checks
+from .progress import Progress
+from .selection import Selection
 from .stage import SCENARIOS, Meter, Pace, Scenario, play
 from .target import LaunchFailed, Target
 from .transcript import Transcript
@@ -25,10 +27,16 @@ _NEGOTIATION: Final = "negotiation"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it."""
+    """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it.
+
+    Of what the checks need only what `selection` allows is played. `progress` is told how far
+    the run is.
+    """
 
     players: int = 6
     pace: Pace | None = None
+    selection: Selection = field(default_factory=Selection)
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(slots=True)
@@ -61,9 +69,12 @@ async def run_checks(
     options = options or Options()
     chosen = chosen_checks(checks)
     results = Results()
-    needed = _needed(chosen)
+    allowed = options.selection.scenarios
+    needed = [s for s in _needed(chosen) if allowed is None or s.name in allowed]
+    options.progress.phase = "waiting for the endpoint to be ready"
     try:
         async with target:
+            options.progress.phase = "waiting for the answer to a first request"
             await _play_all(target, needed, options, results)
     except (LaunchFailed, ConnectFailed) as error:
         results.unreachable = str(error)
@@ -72,6 +83,7 @@ async def run_checks(
         results.transcripts.values(),
         launched=target.can_launch,
         unreachable=results.unreachable,
+        selection=options.selection,
     )
     return results
 
@@ -127,15 +139,21 @@ async def _play_all(
     async def one(scenario: Scenario) -> None:
         # Scenarios that mostly wait have places of their own.
         async with waiting if scenario.long or scenario.launches else places:
+            progress.begin(scenario.name)
             transcript = await play(scenario, target, main, pace, meter)
+        progress.finish(scenario.name)
         results.transcripts[scenario.name] = transcript
 
+    progress = options.progress
+    to_play = [
+        scenario
+        for scenario in needed
+        if scenario.name not in results.transcripts and (not scenario.launches or target.can_launch)
+    ]
+    progress.total = len(to_play)
     async with asyncio.TaskGroup() as group:
-        for scenario in needed:
-            if scenario.name not in results.transcripts and (
-                not scenario.launches or target.can_launch
-            ):
-                group.create_task(one(scenario))
+        for scenario in to_play:
+            group.create_task(one(scenario))
     results.characters, results.sessions = meter.characters, meter.sessions
     broken = [t for t in results.transcripts.values() if t.broken is not None]
     # A process that has just died takes a moment to be known as dead.

@@ -12,7 +12,9 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,14 +24,81 @@ from urllib.parse import urlsplit
 from .driver import Address, fetch_status, tls_context
 from .endpoints import SESSION_PATH, Endpoint
 
-__all__ = ["Instance", "LaunchFailed", "Target"]
+__all__ = ["Child", "Instance", "LaunchFailed", "Target"]
 
 _POLL_S: Final = 0.05
+_POLL_ENDED_S: Final = 0.01
+_TO_END_S: Final = 5.0
 _LOG_TAIL: Final = 2000
 
 
 class LaunchFailed(OSError):
     """The endpoint could not be started: nothing can be judged."""
+
+
+class Child:
+    """A launched process, the first of a group of its own.
+
+    It is left unreaped until the whole group has been ended: as long as that lasts no other
+    process can get its id, and no stranger's group the signal.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        # A signal may come while the lock is held, and its handler may ask for the same.
+        self._lock = threading.RLock()
+        self._reaped = False
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, and of its group."""
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, below zero for a signal; None while it runs."""
+        with self._lock:
+            return self._peek()
+
+    def _peek(self) -> int | None:
+        if self._reaped or not hasattr(os, "waitid"):
+            return self._popen.poll()
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    def terminate(self) -> None:
+        """Tell it to end (SIGTERM)."""
+        with self._lock:
+            if self._peek() is None:
+                os.kill(self.pid, signal.SIGTERM)
+
+    def kill_group(self) -> None:
+        """End it and all that it started, at once (SIGKILL); from any thread."""
+        with self._lock:
+            if not self._reaped:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+
+    async def wait(self, within: float) -> int | None:
+        """Wait for it to end; its exit status, or None if it still runs."""
+        deadline = time.monotonic() + within
+        while (status := self.returncode) is None and time.monotonic() < deadline:  # noqa: ASYNC110
+            # A process that is left unreaped can only be polled.
+            await asyncio.sleep(_POLL_ENDED_S)
+        return status
+
+    async def end(self, within: float) -> None:
+        """Tell it to end, by force after `within` seconds, and leave nothing of its group."""
+        self.terminate()
+        await self.wait(within)
+        self.kill_group()
+        # What was killed has ended in a moment, unless the kernel itself holds it.
+        if await self.wait(within) is not None:
+            with self._lock:
+                self._popen.wait()
+                self._reaped = True
 
 
 @dataclass(slots=True)
@@ -41,7 +110,7 @@ class Instance:
 
     ws_url: str
     http_url: str
-    process: asyncio.subprocess.Process | None = None
+    process: Child | None = None
     log: IO[bytes] | None = None
 
     @property
@@ -51,25 +120,17 @@ class Instance:
 
     def terminate(self) -> None:
         """Tell a launched process to shut down (SIGTERM)."""
-        if self.process is not None and self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.terminate()
+        if self.process is not None:
+            self.process.terminate()
 
     def kill(self) -> None:
         """End a launched process and all that it started, at once (SIGKILL)."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill_group()
 
     async def wait(self, within: float) -> int | None:
         """Wait for the process to end; its exit status, or None if it still runs."""
-        if self.process is None:
-            return None
-        try:
-            async with asyncio.timeout(within):
-                return await self.process.wait()
-        except TimeoutError:
-            return None
+        return None if self.process is None else await self.process.wait(within)
 
     def log_tail(self) -> str:
         """The end of what the process wrote, for the person who must find out why."""
@@ -85,15 +146,8 @@ class Instance:
 
     async def stop(self) -> None:
         """End a launched process and all that it started, by force if need be."""
-        process = self.process
-        if process is not None:
-            if process.returncode is None:
-                self.terminate()
-                if await self.wait(5.0) is None:
-                    self.kill()
-                    await process.wait()
-            # What the process itself started, if it left anything behind.
-            self.kill()
+        if self.process is not None:
+            await self.process.end(_TO_END_S)
         if self.log is not None:
             self.log.close()
             self.log = None
@@ -189,9 +243,10 @@ class Target:
         # Held open as long as the process runs; `Instance.stop` closes it.
         log = tempfile.TemporaryFile()  # noqa: SIM115
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
+            # It takes a moment; a process that asyncio starts would be reaped at its end.
+            process = subprocess.Popen(  # noqa: ASYNC220
+                command,
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -203,7 +258,7 @@ class Target:
         instance = Instance(
             f"{scheme}://{base.netloc}{SESSION_PATH}",
             endpoint.http_url or f"{base.scheme}://{base.netloc}",
-            process,
+            Child(process),
             log,
         )
         self._instances.append(instance)
