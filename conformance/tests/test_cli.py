@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from utterwire_conformance import cli
-from utterwire_conformance.replay import replay
+from utterwire_conformance.offline import judge_transcripts
 from utterwire_conformance.transcript import Entry, Transcript
 from utterwire_conformance.verdict import Verdict
 
@@ -41,27 +41,26 @@ def test_stored_transcripts_are_judged_again(
 ) -> None:
     for name, odd in (("good", False), ("bad", True)):
         transcript(odd=odd).save(tmp_path / f"{name}.jsonl")
-    assert cli.main(["replay", str(tmp_path / "good.jsonl")]) == 0
+    assert cli.main(["judge", str(tmp_path / "good.jsonl")]) == 0
     assert "checks that these transcripts exercise pass" in capsys.readouterr().out
-    assert cli.main(["replay", str(tmp_path / "bad.jsonl"), str(tmp_path / "good.jsonl")]) == 1
+    assert cli.main(["judge", str(tmp_path / "bad.jsonl"), str(tmp_path / "good.jsonl")]) == 1
     said = capsys.readouterr().out
     assert "FAIL  audio.whole-samples  (MUST, spec/protocol.md#audio)" in said
-    assert replay([transcript(odd=True)])["audio.whole_samples"].verdict is Verdict.FAIL
+    assert judge_transcripts([transcript(odd=True)])["audio.whole_samples"].verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 2, "usage"),
-        (["--help"], 0, "usage"),
+        ([], 2, "the following arguments are required: FILE"),
         (["none.jsonl"], 2, "none.jsonl: No such file"),
         ([__file__], 2, "line 1"),
     ],
 )
-def test_wrong_replays(
+def test_wrong_files(
     arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["replay", *arguments]) == code
+    assert cli.main(["judge", *arguments]) == code
     assert words in capsys.readouterr().err
 
 

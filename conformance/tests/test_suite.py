@@ -310,7 +310,7 @@ def test_wrong_usage_is_told_in_a_line(
 def test_help_is_short(tmp_path: Path) -> None:
     done = run(*CLI, "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "Exit status: 0 it conforms, 1 it does not, 2 it could not be judged." in " ".join(
+    assert "exit status: 0 it conforms, 1 it does not, 2 it could not be judged" in " ".join(
         done.stdout.split()
     )
 

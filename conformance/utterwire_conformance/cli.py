@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,6 +18,15 @@ from .number import positive_number, whole_number
 __all__ = ["main"]
 
 _PROGRAM: Final = "utterwire-conformance"
+# Each with the module and function behind it, which are imported only when they are needed.
+_COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "judge": ("offline", "main_judge", "judge stored transcripts again"),
+    "show": ("ladder", "main_show", "print a transcript, and where a rule broke"),
+    "verify": ("verification", "main_verify", "judge a whole report again, and compare"),
+    "compare": ("comparison", "main_compare", "say what changed between two reports"),
+    "clause": ("clause", "main_clause", "print what the specification says"),
+    "proxy": ("faults", "main_proxy", "make a faulty endpoint out of a good one"),
+}
 _NEEDED: Final = {"h11": "h11", "pytest": "pytest", "yaml": "pyyaml"}
 _OPTIONS: Final = (
     "endpoint",
@@ -38,14 +49,23 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
+def _version() -> str:
+    try:
+        return f"{_PROGRAM} {version('utterwire')}"
+    except PackageNotFoundError:
+        return f"{_PROGRAM} (not installed)"
+
+
 def _parser() -> argparse.ArgumentParser:
+    commands = "\n".join(f"  {name:<10}{what}" for name, (_, _, what) in _COMMANDS.items())
     parser = _Parser(
         prog=_PROGRAM,
         description="Judge an Utterwire endpoint by the specification.",
-        epilog="Exit status: 0 it conforms, 1 it does not, 2 it could not be judged."
-        f" See also `{_PROGRAM} proxy --help`, a proxy that breaks one rule at a time, and"
-        f" `{_PROGRAM} replay FILE`, which judges stored transcripts again.",
+        epilog="exit status: 0 it conforms, 1 it does not, 2 it could not be judged\n\n"
+        f"other commands (each with --help):\n{commands}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=_version())
     parser.add_argument("--endpoint", metavar="NAME", help="judge the endpoint of this name")
     parser.add_argument("--endpoint-url", metavar="URL", help="judge the endpoint at this URL")
     parser.add_argument("--endpoints", metavar="FILE", help="the endpoint file")
@@ -91,7 +111,7 @@ def _missing() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite, `proxy` or `replay`; the exit status."""
+    """Run the suite, or one of the other commands; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     missing = _missing()
     if missing is not None:
@@ -101,14 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    if given[:1] == ["proxy"]:
-        from .faults import main_proxy
-
-        return main_proxy(given[1:])
-    if given[:1] == ["replay"]:
-        from .replay import main_replay
-
-        return main_replay(given[1:])
+    if given and given[0] in _COMMANDS:
+        module, function, _ = _COMMANDS[given[0]]
+        command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        return int(command(given[1:]))
     try:
         options = _parser().parse_args(given)
         if not options.endpoint and not options.endpoint_url:

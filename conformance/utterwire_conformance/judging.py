@@ -12,7 +12,7 @@ from .check import CHECKS, Account, Check
 from .requirements import requirement
 from .selection import Selection
 from .stage import SCENARIOS
-from .transcript import Entry, Transcript
+from .transcript import Entry, Role, Transcript
 from .verdict import Judgement, Verdict, not_exercised
 
 __all__ = ["Moment", "Moments", "chosen_checks", "judge_checks"]
@@ -27,13 +27,15 @@ _RED: Final = (Verdict.FAIL, Verdict.WEAK)
 _REGISTERED: Final = (judges, scenarios)
 
 
-def chosen_checks(names: Iterable[str] | None = None) -> list[Check]:
-    """The checks of these ids, all of them where None.
+def chosen_checks(names: Iterable[str] | None = None, *, role: Role = "endpoint") -> list[Check]:
+    """The checks of these ids, all of the role where None.
 
     Raises:
         KeyError: there is no such check.
     """
-    return [CHECKS[name] for name in (CHECKS if names is None else names)]
+    if names is not None:
+        return [CHECKS[name] for name in names]
+    return [c for c in CHECKS.values() if requirement(c.requirement).role == role]
 
 
 def judge_checks(
