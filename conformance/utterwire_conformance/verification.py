@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .archive import Stored, file_digest
+from .baseline import Baseline
 from .check import CHECKS
 from .claims import EndpointClaims
 from .command import PROGRAM, Parser, complain, printable, show
@@ -23,6 +24,7 @@ from .report_file import ReportError, ReportFile
 from .requirements import requirements
 from .requirements.text import revision
 from .runner import Results
+from .selection import Selection
 from .transcript import Transcript, suite_name
 from .verdict import Judgement, Verdict
 
@@ -112,8 +114,9 @@ def _verdicts(report: ReportFile, transcripts: Mapping[str, Transcript]) -> Iter
         ("exit_code", f"{document['exit_code']} does not follow, but {made['exit_code']}"),
         ("deployed_client", "what clients in the field would meet does not follow"),
         ("latency", "the times do not follow from the transcripts"),
+        ("baseline", "what is known, stale and unseen does not follow"),
     ):
-        if document[key] != made[key]:
+        if document.get(key) != made.get(key):
             yield f"{key}: {what}"
     try:
         junit = (report.folder / "junit.xml").read_text("utf-8")
@@ -128,7 +131,7 @@ def _verdicts(report: ReportFile, transcripts: Mapping[str, Transcript]) -> Iter
 def _row(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     if old["verdict"] != new["verdict"]:
         yield f"{name}: it says {old['verdict']}, and {new['verdict']} follows{_why(new)}"
-    for key in ("level", "profile", "clause", "text", "reason"):
+    for key in ("level", "profile", "clause", "text", "reason", "known"):
         if old.get(key) != new.get(key) and old["verdict"] == new["verdict"]:
             yield f"{name}: `{key}` does not follow"
     checks = {check["check"]: check for check in new["checks"]}
@@ -172,6 +175,7 @@ def _again(report: ReportFile, transcripts: Mapping[str, Transcript]) -> Report:
             transcripts.values(),
             launched="launch" in document["subject"],
             unreachable=document.get("unreachable"),
+            selection=Selection(quick=options.get("quick") is True),
         ),
         dict(transcripts),
         unreachable=document.get("unreachable"),
@@ -191,8 +195,19 @@ def _again(report: ReportFile, transcripts: Mapping[str, Transcript]) -> Report:
         if role == "endpoint"
         else document["deployed_client"],
     )
+    again.baseline = _baseline(document)
     again.stored = {name: _stored(entry) for name, entry in document["transcripts"].items()}
     return again
+
+
+def _baseline(document: Mapping[str, Any]) -> Baseline | None:
+    """The known failures, as far as the report repeats them."""
+    listed = document.get("baseline")
+    if listed is None:
+        return None
+    told = {row["requirement"]: row.get("known", "") for row in document["results"]}
+    names = (*listed["known"], *listed["stale"], *listed["unseen"])
+    return Baseline({name: told.get(name) or "known" for name in names}, listed["file"])
 
 
 def _stored(entry: Mapping[str, Any]) -> Stored:
