@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 from utterwire_server.engines import (
     ENGINE_NAMES,
     Block,
@@ -22,7 +23,6 @@ from utterwire_server.engines import (
     WordMark,
     load_engine,
 )
-from utterwire_server.pcm import encode_pcm_s16le
 
 
 async def blocks_of(

@@ -14,9 +14,9 @@ import pytest
 from utterwire_protocol import Synthesize
 from utterwire_server import events as events_module
 from utterwire_server import http as http_module
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
 from utterwire_server.events import EventWriter, accepts_events
-from utterwire_server.pcm import encode_pcm_s16le
 
 EVENTS = {"Accept": "text/event-stream"}
 STORY = ("A long story about nothing at all. " * 120)[:4_096]

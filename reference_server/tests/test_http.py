@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import httpx
 import pytest
 from utterwire_server import wire
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
-from utterwire_server.pcm import encode_pcm_s16le
 
 LONG = "A long story about nothing at all. " * 40
 STORY = (LONG * 3)[:4_096]
@@ -132,7 +132,7 @@ REFUSALS: list[tuple[bytes, int, str]] = [
     (b'{"text": "a", "voice": "nobody"}', 400, "invalid_voice"),
     (b'{"text": "a", "speed": 9}', 400, "invalid_speed"),
     (b'{"text": "a", "sample_rate": 1}', 400, "unsupported_sample_rate"),
-    (b'{"text": "a", "format": "mp3"}', 400, "unsupported_format"),
+    (b'{"text": "a", "format": "flac"}', 400, "unsupported_format"),
     (b'{"text": "a", "stream": 1}', 400, "invalid_request"),
     (b'{"text": "a", "stream": "false"}', 400, "invalid_request"),
     (b'{"text": "a", "request_id": ""}', 400, "invalid_request"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from utterwire_server.pcm import encode_pcm_s16le
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from utterwire_server import session as session_module
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 from utterwire_server.engines import (
     Block,
     BraceEngine,
@@ -20,7 +21,6 @@ from utterwire_server.engines import (
     SpeechRequest,
     ToneEngine,
 )
-from utterwire_server.pcm import encode_pcm_s16le
 from websockets.frames import Opcode
 
 LONG = "A long story about nothing at all. " * 40
@@ -444,8 +444,13 @@ async def test_the_session_says_what_the_endpoint_offers(start: Any, connect: An
     peer.say(type="hello", protocol_versions=[1])
     told = await peer.control()
     assert told["type"] == "session"
-    assert set(told["profiles"]) == {"core", "http", "interrupt", "negotiate", "sse", "timing"}
+    assert set(told["profiles"]) == {
+        *("core", "formats", "http", "interrupt", "negotiate", "sse", "timing")
+    }
     assert told["voices"] == list(ToneEngine().voices)
+    assert told["formats"] == ["pcm_s16le", "wav", "mp3", "aac", "opus", "mulaw", "alaw"]
+    assert told["sample_rates"][:4] == list(ToneEngine().sample_rates)
+    assert {11_025, 22_050, 44_100} < set(told["sample_rates"])
     assert told["limits"]["max_waiting"] == 9
     assert told["limits"]["idle_timeout_s"] == 45
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from utterwire_server import service as service_module
 from utterwire_server import session as session_module
+from utterwire_server.encoders.pcm import encode_pcm_s16le
 from utterwire_server.engines import FaultyEngine, SpeechRequest, ToneEngine
-from utterwire_server.pcm import encode_pcm_s16le
 from websockets.frames import Opcode
 
 LONG = "A long story about nothing at all. " * 40

@@ -48,11 +48,16 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
+def _formats(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
 # Flag, type, default, help. A Settings field of the same name takes the value where there is one.
 _Flag = tuple[str, Callable[[str], Any], Any, str]
 
 
 def _flags() -> tuple[_Flag, ...]:
+    from utterwire_server.encoders import FORMATS
     from utterwire_server.engines import ENGINE_NAMES
     from utterwire_server.settings import PROFILES, Settings
 
@@ -66,6 +71,7 @@ def _flags() -> tuple[_Flag, ...]:
         ("rtf", _number, 0.0, "seconds of computing for a second of audio (built-in engines)"),
         ("fail-after", _whole, 0, "blocks that `faulty` and `hanging` make before they give up"),
         ("profiles", _names, s.profiles, f"profiles to claim, of {profiles}"),
+        ("formats", _formats, s.formats, f"formats to offer, of {','.join(FORMATS)}"),
         ("max-text-chars", _whole, s.max_text_chars, "longest text, in code points"),
         ("max-message-bytes", _whole, s.max_message_bytes, "largest message or request body"),
         ("max-request-id-chars", _whole, s.max_request_id_chars, "longest request_id"),
@@ -99,6 +105,8 @@ def _parse(
     )
     for name, kind, default, text in flags:
         shown = ",".join(sorted(default)) if isinstance(default, frozenset) else default
+        if default is None:
+            shown = "all that are installed"
         parser.add_argument(
             f"--{name}",
             type=kind,

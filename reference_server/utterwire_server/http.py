@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 from utterwire_protocol import Rejection, Request, Synthesize, parse_request
 from utterwire_schemas import ERROR_CODES
 
-from utterwire_server.engines.engine import Block, SpeechRequest
+from utterwire_server.encoders import media_type
 from utterwire_server.events import COMMENT, EventWriter, accepts_events
 from utterwire_server.logs import log_event, whereabouts
-from utterwire_server.pcm import BYTES_PER_SAMPLE, encode_pcm_s16le
+from utterwire_server.rendering import Piece
 from utterwire_server.service import Service
 from utterwire_server.wire import wire_of
 
@@ -231,30 +231,36 @@ class Invocation:
 
     async def _speak(self, asked: Request) -> None:
         request = asked.synthesize
-        speech = SpeechRequest(request.text, request.voice, request.speed, request.sample_rate)
+        rendering = self._service.rendering(
+            text=request.text,
+            voice=request.voice,
+            speed=request.speed,
+            sample_rate=request.sample_rate,
+            format=request.format,
+        )
         began = self._loop.time()
-        samples = 0
         outcome = "stopped"
         # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one, unless events
         # tell its end.
         stream = asked.stream and self._scope["http_version"] != "1.0"
         try:
-            async with aclosing(self._service.scheduler.blocks(speech)) as blocks:
+            async with aclosing(rendering.pieces()) as pieces:
                 if stream or self._events is not None:
-                    first = await anext(blocks, None)
-                    await self._start(request, {})
-                    block = first
-                    while block is not None:
-                        samples += block.samples.size
-                        await self._put_audio(encode_pcm_s16le(block.samples))
-                        block = await self._next(blocks)
+                    # Until there is something to send, a failure can still be told by its status.
+                    piece = await anext(pieces, None)
+                    while piece is not None:
+                        if not self._started and (piece.data or self._events is not None):
+                            await self._start(request, {})
+                        if piece.data:
+                            await self._put_audio(piece.data)
+                        piece = await self._next(pieces)
+                    if not self._started:
+                        await self._start(request, {})
                     if self._events is not None:
-                        await self._put(self._events.end(samples / request.sample_rate))
+                        await self._put(self._events.end(rendering.duration_s))
                 else:
-                    parts = [encode_pcm_s16le(block.samples) async for block in blocks]
-                    audio = b"".join(parts)
-                    samples = len(audio) // BYTES_PER_SAMPLE
-                    await self._start(request, _totals(request, audio))
+                    audio = b"".join([piece.data async for piece in pieces])
+                    await self._start(request, _totals(request, audio, rendering.duration_s))
                     await self._put(audio)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "completed"
@@ -272,21 +278,21 @@ class Invocation:
                 "request",
                 outcome=outcome,
                 characters=len(request.text),
-                audio_s=round(samples / request.sample_rate, 3),
+                audio_s=round(rendering.duration_s, 3),
                 elapsed_s=round(self._loop.time() - began, 3),
             )
 
-    async def _next(self, blocks: AsyncGenerator[Block]) -> Block | None:
-        """The next block, or None at the end; a stream of events is kept alive meanwhile."""
+    async def _next(self, pieces: AsyncGenerator[Piece]) -> Piece | None:
+        """The next piece, or None at the end; a stream of events is kept alive meanwhile."""
         if self._events is None:
-            return await anext(blocks, None)
-        coming = asyncio.ensure_future(anext(blocks, None))
+            return await anext(pieces, None)
+        coming = asyncio.ensure_future(anext(pieces, None))
         try:
             while not (await asyncio.wait({coming}, timeout=KEEP_ALIVE_S))[0]:
                 await self._put(COMMENT)
             return coming.result()
         finally:
-            # The stream of blocks cannot be closed while it is being asked.
+            # The stream of pieces cannot be closed while it is being asked.
             coming.cancel()
             await asyncio.wait({coming})
 
@@ -295,7 +301,7 @@ class Invocation:
             headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         else:
             headers = {
-                "Content-Type": f"audio/pcm;rate={request.sample_rate};channels=1",
+                "Content-Type": media_type(request.format, request.sample_rate),
                 "Utterwire-Sample-Rate": str(request.sample_rate),
                 "Utterwire-Format": request.format,
                 "Utterwire-Voice": quote(request.voice, safe=""),
@@ -378,8 +384,7 @@ class Invocation:
                     pass
 
 
-def _totals(request: Synthesize, audio: bytes) -> dict[str, str]:
-    duration = len(audio) / BYTES_PER_SAMPLE / request.sample_rate
+def _totals(request: Synthesize, audio: bytes, duration: float) -> dict[str, str]:
     return {
         "Content-Length": str(len(audio)),
         "Utterwire-Duration-S": f"{duration:.6f}".rstrip("0").rstrip("."),

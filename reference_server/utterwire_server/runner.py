@@ -172,6 +172,8 @@ def serve(service: Service, sock: socket.socket) -> int:
         shown = f"[{host}]" if ":" in host else host
         fields = {item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
         fields["profiles"] = sorted(settings.profiles)
+        options = service.options()
+        fields["formats"] = list(options.formats)
         log_event(
             "listening",
             host=host,
@@ -179,7 +181,7 @@ def serve(service: Service, sock: socket.socket) -> int:
             url=f"ws://{shown}:{port}{SESSION}",
             engine=engine.name,
             voices=list(engine.voices),
-            sample_rates=list(engine.sample_rates),
+            sample_rates=list(options.sample_rates),
             pid=os.getpid(),
             **fields,
         )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol
 
 from utterwire_protocol import EndpointOptions, Limits
 
-from utterwire_server.engines.engine import Engine
+from utterwire_server.encoders import offer
+from utterwire_server.engines.engine import Engine, SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.rendering import Rendering
 from utterwire_server.scheduler import Scheduler
 from utterwire_server.settings import Settings
 
@@ -41,7 +45,8 @@ class Guest(Protocol):
 class Service:
     """The engine, its capacity, and who is using it.
 
-    :raises ValueError: if the engine does not offer what every endpoint must.
+    :raises ValueError: if the engine does not offer what every endpoint must, or a format that
+        the settings ask for cannot be made.
     """
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
@@ -49,10 +54,16 @@ class Service:
             raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
         self.settings = settings
         self.engine = engine
+        self._engine_rates = _checked_rates(engine)
+        self._offer: Mapping[str, tuple[int, ...]] = {DEFAULT_FORMAT: (DEFAULT_SAMPLE_RATE,)}
+        if "formats" in settings.profiles:
+            self._offer = offer(settings.formats, self._engine_rates)
         try:
             self.options()
         except (ValueError, IndexError, TypeError) as error:
             raise ValueError(f"engine {engine.name!r} does not fit: {error}") from error
+        #: Its threads encode and resample, beside the event loop.
+        self._workshop = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="utterwire-encode")
         self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
         self._guests: set[Guest] = set()
         self._empty = asyncio.Event()
@@ -89,10 +100,11 @@ class Service:
         settings, engine = self.settings, self.engine
         return EndpointOptions(
             voices=engine.voices,
-            formats=(DEFAULT_FORMAT,),
+            formats=tuple(self._offer),
             default_format=DEFAULT_FORMAT,
-            sample_rates=engine.sample_rates,
+            sample_rates=self._offer[DEFAULT_FORMAT],
             default_sample_rate=DEFAULT_SAMPLE_RATE,
+            format_sample_rates=self._offer,
             profiles=self.profiles,
             limits=Limits(
                 max_text_chars=settings.max_text_chars,
@@ -105,6 +117,19 @@ class Service:
             ),
             shutdown_s=settings.shutdown_timeout_s,
             session_id=secrets.token_hex(8),
+        )
+
+    def rendering(
+        self, *, text: str, voice: str, speed: float, sample_rate: int, format: str
+    ) -> Rendering:
+        """Speech on its way to the bytes of ``format``, at ``sample_rate`` Hz; both are offered."""
+        rates = self._engine_rates
+        # From a higher rate nothing is lost; from a lower one what it does not have.
+        higher = sorted(rate for rate in rates if rate >= sample_rate)
+        spoken_at = higher[0] if higher else max(rates)
+        request = SpeechRequest(text=text, voice=voice, speed=speed, sample_rate=spoken_at)
+        return Rendering(
+            self.scheduler, self._workshop, request, format=format, sample_rate=sample_rate
         )
 
     def refusal(self, *, inside: bool = False) -> tuple[str, str] | None:
@@ -152,6 +177,8 @@ class Service:
             self._loading.cancel()
             await asyncio.wait({self._loading})
         self._loaded = False
+        # What is being encoded is done within milliseconds, and nobody waits for it any more.
+        self._workshop.shutdown(wait=False)
         try:
             await self.engine.stop()
         except Exception as error:
@@ -178,3 +205,21 @@ class Service:
                     await self._empty.wait()
             except TimeoutError:
                 log_event("guests_left", guests=len(self._guests))
+
+
+def _checked_rates(engine: Engine) -> tuple[int, ...]:
+    """The rates that an engine speaks at.
+
+    :raises ValueError: if they are none, or the default is not among them.
+    """
+    rates = tuple(engine.sample_rates)
+    if len(set(rates)) != len(rates) or any(rate < 1 for rate in rates):
+        raise ValueError(
+            f"engine {engine.name!r} does not fit: its sample rates are {rates}; each is named"
+            " once, and above 0"
+        )
+    if DEFAULT_SAMPLE_RATE not in rates:
+        raise ValueError(
+            f"engine {engine.name!r} does not fit: it lacks the sample rate {DEFAULT_SAMPLE_RATE}"
+        )
+    return rates

@@ -18,10 +18,9 @@ from utterwire_protocol import (
     Utterance,
 )
 
-from utterwire_server.engines.engine import SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.marks import WordTimes
-from utterwire_server.pcm import encode_pcm_s16le
+from utterwire_server.rendering import Rendering
 from utterwire_server.service import CLOSE_AFTER_S, Service
 from utterwire_server.wire import wire_of
 
@@ -44,7 +43,7 @@ TURN_S: Final = 0.005
 class Session:
     """A session from the accepted socket to its end.
 
-    Three tasks share the core: one reads messages, one asks the engine for blocks, one writes
+    Three tasks share the core: one reads messages, one asks for audio, one writes
     chunks. The core says what comes next; the tasks only wait for each other. The engine is asked
     for a block only when all that went before has reached the kernel, so a slow reader slows
     nobody but itself.
@@ -184,32 +183,30 @@ class Session:
 
     async def _utter(self, utterance: Utterance) -> None:
         connection, seq = self._connection, utterance.seq
-        request = _request(utterance)
+        rendering = self._rendering(utterance)
         began = self._now()
         connection.start(seq, began)
         # A timeout without a time: rescheduling it to now stops the utterance at any await.
         scope = asyncio.timeout(None)
         self._speaking = (seq, scope)
-        samples = 0
         times = WordTimes(utterance.text) if utterance.marks else None
         outcome = "stopped"
         try:
             async with scope:
                 self._settle()
-                async with aclosing(self._service.scheduler.blocks(request)) as blocks:
-                    async for block in blocks:
+                async with aclosing(rendering.pieces()) as pieces:
+                    async for piece in pieces:
                         if connection.utterance(seq) is None:
                             return
-                        if times is not None and block.marks:
-                            words = times.words(block.marks, samples / request.sample_rate)
+                        if times is not None and piece.marks:
+                            words = times.words(piece.marks, piece.begins_s)
                             connection.marks(seq, words, self._now())
-                        samples += block.samples.size
-                        connection.audio(seq, encode_pcm_s16le(block.samples), self._now())
+                        connection.audio(seq, piece.data, self._now())
                         self._settle()
                         await self._all_written()
             if connection.utterance(seq) is not None:
                 outcome = "completed"
-                connection.complete(seq, self._now(), samples / request.sample_rate)
+                connection.complete(seq, self._now(), rendering.duration_s)
         except Exception as error:
             # With the scope's own timeout the utterance has ended already.
             if connection.utterance(seq) is not None:
@@ -222,10 +219,24 @@ class Session:
                 seq=seq,
                 outcome=outcome,
                 characters=len(utterance.text),
-                audio_s=round(samples / request.sample_rate, 3),
+                audio_s=round(rendering.duration_s, 3),
                 elapsed_s=round(self._now() - began, 3),
             )
         self._settle()
+
+    def _rendering(self, utterance: Utterance) -> Rendering:
+        # The core has filled in every default.
+        assert utterance.voice is not None
+        assert utterance.speed is not None
+        assert utterance.sample_rate is not None
+        assert utterance.format is not None
+        return self._service.rendering(
+            text=utterance.text,
+            voice=utterance.voice,
+            speed=utterance.speed,
+            sample_rate=utterance.sample_rate,
+            format=utterance.format,
+        )
 
     def _fail(self, seq: int, error: Exception) -> str:
         log_event("synthesis_failed", session=self._id, seq=seq, **whereabouts(error))
@@ -333,16 +344,3 @@ class Session:
                 self._alarm.cancel()
             self._alarm_at = deadline
             self._alarm = None if deadline is None else self._loop.call_at(deadline, self._tick)
-
-
-def _request(utterance: Utterance) -> SpeechRequest:
-    """What the engine is asked for. The core has filled in every default."""
-    assert utterance.voice is not None
-    assert utterance.speed is not None
-    assert utterance.sample_rate is not None
-    return SpeechRequest(
-        text=utterance.text,
-        voice=utterance.voice,
-        speed=utterance.speed,
-        sample_rate=utterance.sample_rate,
-    )

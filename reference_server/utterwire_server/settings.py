@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from utterwire_server.encoders import FORMATS
+
 __all__ = ["PROFILES", "Settings"]
 
-PROFILES: frozenset[str] = frozenset({"core", "http", "interrupt", "negotiate", "sse", "timing"})
+PROFILES: frozenset[str] = frozenset(
+    {"core", "formats", "http", "interrupt", "negotiate", "sse", "timing"}
+)
 
 # Below these an endpoint does not conform (`protocol.md#limits`).
 _FLOORS: dict[str, int] = {
@@ -31,6 +35,8 @@ _MOST: dict[str, int] = {
 class Settings:
     """The limits and timeouts of one server. Names ending in ``_s`` are seconds.
 
+    ``formats`` are offered besides `pcm_s16le`; None is all that this installation can make.
+
     ``max_sessions`` counts WebSocket sessions and HTTP requests together. ``send_buffer_bytes``
     is asked of the kernel, which on Linux takes twice as much.
 
@@ -38,6 +44,7 @@ class Settings:
     """
 
     profiles: frozenset[str] = field(default=PROFILES)
+    formats: tuple[str, ...] | None = None
     max_text_chars: int = 4_096
     max_message_bytes: int = 1_048_576
     max_request_id_chars: int = 128
@@ -57,6 +64,11 @@ class Settings:
             raise ValueError(f"no profile {unknown[0]!r}; this server has {known}")
         if "core" not in self.profiles:
             raise ValueError("profiles without core; every endpoint has it")
+        for format in self.formats or ():
+            if format not in FORMATS:
+                raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
+        if self.formats is not None and "formats" not in self.profiles:
+            raise ValueError("formats are named, but the profile formats is not claimed")
         for name, most in _MOST.items():
             value = getattr(self, name)
             least = _FLOORS.get(name, 1)

@@ -40,6 +40,11 @@ _KNOWN_FIELDS: Final = frozenset(
     }
 )
 _RESERVED_FIELDS: Final = frozenset({"language", "model"})
+# What an endpoint may well offer.
+_FORMATS: Final = frozenset({"pcm_s16le", "wav", "mp3", "aac", "opus", "mulaw", "alaw"})
+_RATES: Final = frozenset(
+    {8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000}
+)
 _RESERVED_TYPES: Final = frozenset({"append", "flush"})
 _PROFILE_TYPES: Final = frozenset({"cancel", "hello"})
 
@@ -569,14 +574,14 @@ _INVALID: Final[tuple[tuple[str, str, str, MessageTest, str], ...]] = (
         "odd-sample-rate",
         "A request for a sample rate that is not offered",
         "reject.unsupported-sample-rate",
-        _number("sample_rate", lambda rate: rate != 24_000),
+        _number("sample_rate", lambda rate: rate not in _RATES),
         "invalid_request",
     ),
     (
         "unknown-format",
         "A request for a format that is not offered",
         "reject.unsupported-format",
-        _string("format", lambda name: name != "pcm_s16le"),
+        _string("format", lambda name: name not in _FORMATS),
         "invalid_request",
     ),
     (

@@ -317,12 +317,6 @@ FAULTS.chunks(
     _sets_limit("max_waiting", lambda value: value + 1),
 )
 FAULTS.chunks(
-    "session-other-formats",
-    "`session` lists a format that is not claimed elsewhere, and that there is not.",
-    ("session.matches-claims", "session.offers-work"),
-    _restates(lambda fields: fields["formats"].append("wav")),
-)
-FAULTS.chunks(
     "session-lists-no-voice",
     "`session` lists a voice that there is not.",
     "session.offers-work",
@@ -332,7 +326,7 @@ FAULTS.chunks(
     "session-lists-no-rate",
     "`session` lists a sample rate that there is not.",
     "session.offers-work",
-    _restates(lambda fields: fields["sample_rates"].append(11_025)),
+    _restates(lambda fields: fields["sample_rates"].append(7_000)),
 )
 FAULTS.chunks(
     "limits-promise-more-id",
