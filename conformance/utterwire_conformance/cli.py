@@ -22,6 +22,7 @@ _PROGRAM: Final = "utterwire-conformance"
 _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "judge": ("offline", "main_judge", "judge stored transcripts again"),
     "show": ("ladder", "main_show", "print a transcript, and where a rule broke"),
+    "replay": ("resend", "main_replay", "send a transcript again to a live endpoint"),
     "verify": ("verification", "main_verify", "judge a whole report again, and compare"),
     "compare": ("comparison", "main_compare", "say what changed between two reports"),
     "clause": ("clause", "main_clause", "print what the specification says"),

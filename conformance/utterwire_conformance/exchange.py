@@ -103,5 +103,5 @@ def _answer(exchange: Exchange, entry: Entry, body: bytearray) -> None:
             exchange.first_byte_t = entry.t
         if entry.fin:
             exchange.clean, exchange.end_t = True, entry.t
-    elif entry.kind == "eof" and exchange.clean is None:
+    elif entry.kind == "eof" and entry.dir == "in" and exchange.clean is None:
         exchange.clean, exchange.end_t = False, entry.t

@@ -46,6 +46,8 @@ class HttpConnection:
         self.body = bytearray()
         self.clean: bool | None = None
         self.most_bytes = MOST_BYTES
+        self.receive_buffer: int | None = None
+        self._asked = self._ended = False
         self.gate: Callable[[int], Awaitable[None]] | None = None
 
     @classmethod
@@ -68,7 +70,9 @@ class HttpConnection:
         reader, writer = await open_stream(
             address, context=context, within=within, receive_buffer=receive_buffer
         )
-        return cls(address, reader, writer, recorder, tuple(headers))
+        opened = cls(address, reader, writer, recorder, tuple(headers))
+        opened.receive_buffer = receive_buffer
+        return opened
 
     async def __aenter__(self) -> Self:
         return self
@@ -82,7 +86,10 @@ class HttpConnection:
         await self.end()
 
     async def end(self) -> None:
-        """End the transport."""
+        """End the transport; the transcript says so where an exchange is broken off by that."""
+        if self._asked and self.clean is None and not self._ended:
+            self._record("out", "eof", reason="broken off by the suite")
+        self._ended = True
         self._writer.transport.abort()
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), 1.0)
@@ -120,6 +127,9 @@ class HttpConnection:
             headers=(*own, *hidden),
             data=body,
         )
+        if not self._asked and self.receive_buffer is not None and self._recorder is not None:
+            self._recorder.note(f"receive buffer: {self.receive_buffer}", self.session)
+        self._asked = True
         request = h11.Request(
             method=method,
             target=f"{target}?{query}" if query else target,

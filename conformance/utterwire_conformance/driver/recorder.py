@@ -31,6 +31,10 @@ class Recorder:
         self._sessions += 1
         return self._sessions
 
+    def begin_at(self, session: int) -> None:
+        """Let the connection opened next have this ordinal."""
+        self._sessions = session - 1
+
     def record(self, direction: Direction, kind: Kind, session: int, **fields: Any) -> Entry:
         """Write down one line and give it back.
 

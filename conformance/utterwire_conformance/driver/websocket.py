@@ -292,6 +292,11 @@ class WebSocketSession:
         self._close_sent = True
         await self.send_frame(Frame(Opcode.CLOSE, close_payload(code, reason)))
 
+    async def close_with(self, payload: bytes) -> None:
+        """Send a close frame with this payload, whatever it is."""
+        self._close_sent = True
+        await self.send_frame(Frame(Opcode.CLOSE, payload))
+
     def abuse(self) -> None:
         """Note that what follows breaks RFC 6455 on purpose."""
         self.note("abuse")
