@@ -161,6 +161,11 @@ class Service:
         """Start the engine in the background; ``ready`` turns true when it is loaded."""
         self._loading = asyncio.create_task(self._load(), name="engine-start")
 
+    async def loaded(self) -> None:
+        """Return when the engine is loaded, or could not be; at once if nothing loads it."""
+        if self._loading is not None:
+            await asyncio.wait({self._loading})
+
     async def _load(self) -> None:
         try:
             await self.engine.start()
