@@ -1,8 +1,10 @@
 """A Piper voice as an Utterwire endpoint.
 
-    pip install 'utterwire[server,encoders]' piper-tts
+In a clone of this repository:
+
+    pip install '.[server,encoders]' piper-tts
     python -m piper.download_voices en_US-lessac-medium
-    python piper_endpoint.py en_US-lessac-medium.onnx
+    python examples/piper_endpoint.py en_US-lessac-medium.onnx
 """
 
 import sys

@@ -26,10 +26,8 @@ def engine_of(speak: Callable[..., Any], **options: Any) -> SpeakEngine:
 
 
 async def speech_of(engine: SpeakEngine, request: SpeechRequest = REQUEST) -> bytes:
-    parts = []
     async with aclosing(engine.synthesize(request)) as blocks:
-        async for block in blocks:
-            parts.append(np.rint(block.samples * 32_767).astype("<i2").tobytes())
+        parts = [np.rint(block.samples * 32_767).astype("<i2").tobytes() async for block in blocks]
     await engine.stop()
     return b"".join(parts)
 

@@ -11,8 +11,11 @@ import importlib.util
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "piper_endpoint.py"
@@ -28,11 +31,11 @@ needs_piper = pytest.mark.skipif(
 
 def humming_voice(folder: Path) -> Path:
     """A voice in Piper's format: each phoneme id a tone of its own, longer at a lower speed."""
-    import numpy as np
-    import onnx
-    from onnx import TensorProto, numpy_helper
-    from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
-    from piper.phoneme_ids import DEFAULT_PHONEME_ID_MAP
+    # Not installed where types are checked.
+    onnx = import_module("onnx")
+    make, number = import_module("onnx.helper"), onnx.TensorProto
+    from_array = import_module("onnx.numpy_helper").from_array
+    phoneme_ids = import_module("piper.phoneme_ids")
 
     constants = {
         "zero": np.float32(0),
@@ -46,19 +49,19 @@ def humming_voice(folder: Path) -> Path:
         "second": np.int64(1),
         "shape": np.array([1, 1, 1, -1], dtype=np.int64),
     }
-    steps = [
+    steps: list[tuple[Any, ...]] = [
         ("Gather", "scales second", "length_scale"),
         ("Gather", "input_lengths first", "count"),
-        ("Cast", "count", "ids_long", TensorProto.FLOAT),
+        ("Cast", "count", "ids_long", number.FLOAT),
         ("Mul", "length_scale per_id", "samples_each"),
         ("Mul", "samples_each ids_long", "samples_exact"),
         ("Floor", "samples_exact", "samples"),
         ("Range", "zero samples one", "time"),
         ("Div", "time samples_each", "place_exact"),
-        ("Cast", "place_exact", "place", TensorProto.INT64),
+        ("Cast", "place_exact", "place", number.INT64),
         ("Gather", "input first", "ids"),
         ("Gather", "ids place", "id"),
-        ("Cast", "id", "id_float", TensorProto.FLOAT),
+        ("Cast", "id", "id_float", number.FLOAT),
         ("Mul", "id_float step", "above"),
         ("Add", "above lowest", "hertz"),
         ("Mul", "hertz radians", "turn"),
@@ -67,21 +70,21 @@ def humming_voice(folder: Path) -> Path:
         ("Mul", "wave level", "audio"),
         ("Reshape", "audio shape", "output"),
     ]
-    graph = make_graph(
+    graph = make.make_graph(
         [
-            make_node(kind, taken.split(), [given], **({"to": to[0]} if to else {}))
+            make.make_node(kind, taken.split(), [given], **({"to": to[0]} if to else {}))
             for kind, taken, given, *to in steps
         ],
         "hum",
         [
-            make_tensor_value_info("input", TensorProto.INT64, [1, None]),
-            make_tensor_value_info("input_lengths", TensorProto.INT64, [1]),
-            make_tensor_value_info("scales", TensorProto.FLOAT, [3]),
+            make.make_tensor_value_info("input", number.INT64, [1, None]),
+            make.make_tensor_value_info("input_lengths", number.INT64, [1]),
+            make.make_tensor_value_info("scales", number.FLOAT, [3]),
         ],
-        [make_tensor_value_info("output", TensorProto.FLOAT, [1, 1, 1, None])],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        [make.make_tensor_value_info("output", number.FLOAT, [1, 1, 1, None])],
+        [from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    model = make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=9)
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)
     path = folder / "hum.onnx"
     path.write_bytes(model.SerializeToString())
@@ -92,7 +95,7 @@ def humming_voice(folder: Path) -> Path:
         "phoneme_type": "espeak",
         "num_symbols": 256,
         "num_speakers": 1,
-        "phoneme_id_map": DEFAULT_PHONEME_ID_MAP,
+        "phoneme_id_map": phoneme_ids.DEFAULT_PHONEME_ID_MAP,
     }
     path.with_suffix(".onnx.json").write_text(json.dumps(config), encoding="utf-8")
     return path

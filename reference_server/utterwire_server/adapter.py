@@ -207,9 +207,7 @@ class SpeechApp:
         concurrency: int = 1,
         settings: Settings | None = None,
     ) -> None:
-        engine = SpeakEngine(
-            speak, voices=voices, sample_rate=sample_rate, concurrency=concurrency
-        )
+        engine = SpeakEngine(speak, voices=voices, sample_rate=sample_rate, concurrency=concurrency)
         settings = settings or Settings(profiles=PROFILES - {"timing"})
         self.service = Service(settings, engine)
         self._app: ASGIApp = create_app(self.service)
