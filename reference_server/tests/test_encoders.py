@@ -265,5 +265,6 @@ def test_the_package_exports_what_it_says() -> None:
         "make_encoder",
         "media_type",
         "offer",
+        "resamples",
     ]
     assert issubclass(CompressedEncoder, Encoder)

@@ -17,7 +17,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 async def test_an_engine_of_ones_own(
     start: Any, connect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(# my_engine.*?)```", README, re.DOTALL)
     (tmp_path / "my_engine.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -27,6 +27,13 @@ async def test_an_engine_of_ones_own(
     peer.say(text="Hum.")
     done = await peer.until("synthesis_complete")
     assert done["audio_bytes"] == 4 * 960 * 2
+
+
+def test_the_endpoint_for_piper_is_the_example() -> None:
+    example = README.partition("endpoint for Piper](")[2].partition(")")[0]
+    source = (Path(__file__).parent.parent / example).read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import sys.*?)```", README, re.DOTALL)
+    assert source.endswith(code)
 
 
 def test_each_flag_is_told_with_its_default() -> None:

@@ -44,7 +44,6 @@ class OddEngine(ToneEngine):
         {"voices": ("",)},
         {"voices": ("\ud800",)},
         {"sample_rates": ()},
-        {"sample_rates": (16_000,)},
         {"sample_rates": (24_000, -1)},
         {"concurrency": 0},
     ],
@@ -52,6 +51,25 @@ class OddEngine(ToneEngine):
 def test_an_engine_that_does_not_fit(traits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="engine 'tone' "):
         Service(Settings(), OddEngine(**traits))
+
+
+async def test_an_engine_at_another_rate_is_resampled(start: Any, connect: Any) -> None:
+    for profiles in (frozenset({"core"}), frozenset({"core", "formats"})):
+        peer = await connect(await start(OddEngine(sample_rates=(22_050,)), profiles=profiles))
+        peer.say(text="Hello.")
+        assert (await peer.until("synthesis_start"))["sample_rate"] == 24_000
+        # Five letters of 40 ms each.
+        assert (await peer.until("synthesis_complete"))["total_duration_s"] == pytest.approx(
+            0.2, abs=0.001
+        )
+
+
+def test_an_engine_at_another_rate_where_nothing_resamples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("utterwire_server.service.resamples", lambda: False)
+    with pytest.raises(ValueError, match=r"lacks the sample rate 24000, .*utterwire\[encoders\]"):
+        Service(Settings(), OddEngine(sample_rates=(16_000,)))
 
 
 async def test_an_engine_that_cannot_stop_keeps_nobody(start: Any, log_lines: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from utterwire_protocol import EndpointOptions, Limits
 
-from utterwire_server.encoders import offer
+from utterwire_server.encoders import offer, resamples
 from utterwire_server.engines.engine import Engine, SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.rendering import Rendering
@@ -215,16 +215,17 @@ class Service:
 def _checked_rates(engine: Engine) -> tuple[int, ...]:
     """The rates that an engine speaks at.
 
-    :raises ValueError: if they are none, or the default is not among them.
+    :raises ValueError: if they are none, or the default cannot be made of them.
     """
     rates = tuple(engine.sample_rates)
-    if len(set(rates)) != len(rates) or any(rate < 1 for rate in rates):
+    if not rates or len(set(rates)) != len(rates) or any(rate < 1 for rate in rates):
         raise ValueError(
             f"engine {engine.name!r} does not fit: its sample rates are {rates}; each is named"
             " once, and above 0"
         )
-    if DEFAULT_SAMPLE_RATE not in rates:
+    if DEFAULT_SAMPLE_RATE not in rates and not resamples():
         raise ValueError(
-            f"engine {engine.name!r} does not fit: it lacks the sample rate {DEFAULT_SAMPLE_RATE}"
+            f"engine {engine.name!r} lacks the sample rate {DEFAULT_SAMPLE_RATE}, and nothing can"
+            " resample; pip install 'utterwire[encoders]'"
         )
     return rates

@@ -12,6 +12,7 @@ from utterwire_server.encoders.offer import (
     make_encoder,
     media_type,
     offer,
+    resamples,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "make_encoder",
     "media_type",
     "offer",
+    "resamples",
 ]

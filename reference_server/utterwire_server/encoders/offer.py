@@ -20,6 +20,7 @@ __all__ = [
     "make_encoder",
     "media_type",
     "offer",
+    "resamples",
 ]
 
 FORMATS: Final[tuple[str, ...]] = ("pcm_s16le", "wav", "mp3", "aac", "opus", "mulaw", "alaw")
@@ -72,6 +73,11 @@ def _is_there(library: str) -> bool:
     return True
 
 
+def resamples() -> bool:
+    """Whether audio can be brought to a rate that the engine does not speak at."""
+    return _is_there("soxr")
+
+
 def offer(
     wanted: Iterable[str] | None, engine_rates: Iterable[int]
 ) -> Mapping[str, tuple[int, ...]]:
@@ -83,7 +89,7 @@ def offer(
     :raises FormatMissing: if a format that is wanted cannot be made, saying what is missing.
     """
     engine = tuple(engine_rates)
-    resampled = RESAMPLED_RATES if _is_there("soxr") else ()
+    resampled = RESAMPLED_RATES if resamples() else ()
     rates = (*engine, *(rate for rate in resampled if rate not in engine))
     offered: dict[str, tuple[int, ...]] = {_BASE: rates}
     for name in FORMATS if wanted is None else wanted:

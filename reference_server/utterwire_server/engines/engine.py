@@ -115,7 +115,7 @@ class Engine(ABC):
     @property
     @abstractmethod
     def sample_rates(self) -> tuple[int, ...]:
-        """The sample rates on offer, in hertz; 24000 must be one of them."""
+        """The sample rates it speaks at, in hertz; without 24000 the server needs a resampler."""
 
     @abstractmethod
     def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
