@@ -211,6 +211,14 @@ CONVERSATIONS += [_spoken(b'{"text":"","request_id":"\\u00e9"}', 1, request_id="
 CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(data) + 1)]]
 # More wait than a short queue holds.
 CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
+# A rejection that overtakes, since too many wait.
+CONVERSATIONS += [
+    [
+        *_spoken(b'{"text":"Hello."}', 1)[:3],
+        {"from": "endpoint", "json": {"type": "error", "seq": 258, "rejected": True}},
+        {"from": "endpoint", "json": {"type": "error", "seq": 257, "rejected": True}},
+    ]
+]
 CONVERSATIONS += [_spoken(b'{"type":"hello","protocol_versions":[2,1]}', 1)]
 CONVERSATIONS += [
     [

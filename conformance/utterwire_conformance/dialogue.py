@@ -272,7 +272,10 @@ class Dialogue:
         farewell = self.session_closed
         if farewell is None or self.close_sent is not None or "shutdown" in self.facts:
             return None
-        return None if farewell.fields.get("reason") in ("idle", "message_too_big") else farewell
+        reason = farewell.fields.get("reason")
+        if reason == "slow_reader" and "stall limit" in self.facts:
+            return None
+        return None if reason in ("idle", "message_too_big") else farewell
 
     @property
     def hung_up(self) -> bool:

@@ -355,7 +355,14 @@ class Stage:
         """Sessions for messages that may be sent in one or in several."""
         return Relay(self)
 
-    async def hold(self, session: WebSocketSession, *, first: int = 0, **fields: Any) -> int:
+    async def hold(
+        self,
+        session: WebSocketSession,
+        *,
+        first: int = 0,
+        characters: int = HOLDING_CHARACTERS,
+        **fields: Any,
+    ) -> int:
         """Start a long utterance and stop reading, so that it cannot end; give back its `seq`.
 
         `session` should have been opened with a small receive buffer. `session.resume()` lets the
@@ -364,7 +371,7 @@ class Stage:
         Raises:
             Unplayable: it did not start.
         """
-        text = self.texts.of_length(HOLDING_CHARACTERS, first=first)
+        text = self.texts.of_length(characters, first=first)
         seq = await session.send(self.request(text, **fields))
         if not await self.started(session, seq):
             raise Unplayable("a long utterance, needed to keep the endpoint busy, did not start")

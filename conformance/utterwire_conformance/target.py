@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from .driver import Address, fetch_status, tls_context
 from .endpoints import SESSION_PATH, Endpoint
+from .memory import held_by
 
 __all__ = ["Child", "Instance", "LaunchFailed", "Target"]
 
@@ -143,6 +144,13 @@ class Instance:
         # The process writes at the same file offset, which must stay where it is.
         descriptor = self.log.fileno()
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+    def memory(self) -> int | None:
+        """Bytes of memory that a launched process and its children hold; None where unknown."""
+        port = urlsplit(self.ws_url).port
+        if self.process is None or self.process.returncode is not None or port is None:
+            return None
+        return held_by(self.process.pid, port)
 
     async def stop(self) -> None:
         """End a launched process and all that it started, by force if need be."""

@@ -21,6 +21,7 @@ from utterwire_server.engines import (
     SpeechRequest,
     ToneEngine,
 )
+from utterwire_server.settings import PROFILES
 from websockets.frames import Opcode
 
 LONG = "A long story about nothing at all. " * 40
@@ -444,9 +445,7 @@ async def test_the_session_says_what_the_endpoint_offers(start: Any, connect: An
     peer.say(type="hello", protocol_versions=[1])
     told = await peer.control()
     assert told["type"] == "session"
-    assert set(told["profiles"]) == {
-        *("core", "formats", "http", "interrupt", "negotiate", "sse", "timing")
-    }
+    assert frozenset(told["profiles"]) == PROFILES
     assert told["voices"] == list(ToneEngine().voices)
     assert told["formats"] == ["pcm_s16le", "wav", "mp3", "aac", "opus", "mulaw", "alaw"]
     assert told["sample_rates"][:4] == list(ToneEngine().sample_rates)

@@ -10,7 +10,7 @@ from utterwire_server.encoders import FORMATS
 __all__ = ["PROFILES", "Settings"]
 
 PROFILES: frozenset[str] = frozenset(
-    {"core", "formats", "http", "interrupt", "negotiate", "sse", "timing"}
+    {"core", "formats", "http", "interrupt", "load", "negotiate", "sagemaker", "sse", "timing"}
 )
 
 # Below these an endpoint does not conform (`protocol.md#limits`).

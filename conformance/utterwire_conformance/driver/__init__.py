@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bare import BareConnection
 from .connection import Address, ConnectFailed, tls_context
 from .http import HttpConnection, fetch_status
 from .recorder import Recorder
@@ -9,6 +10,7 @@ from .websocket import HandshakeRefused, WebSocketSession
 
 __all__ = [
     "Address",
+    "BareConnection",
     "ConnectFailed",
     "HandshakeRefused",
     "HttpConnection",

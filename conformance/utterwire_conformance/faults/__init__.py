@@ -11,6 +11,7 @@ from . import (
     control,
     http,
     interrupt,
+    load,
     messages,
     negotiate,
     ordering,
@@ -37,6 +38,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             interrupt.FAULTS,
             negotiate.FAULTS,
             security.FAULTS,
+            load.FAULTS,
         )
         for fault in catalogue
     }

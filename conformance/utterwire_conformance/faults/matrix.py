@@ -33,6 +33,11 @@ class _ProxiedInstance(Instance):
     """
 
     proxy: FaultProxy | None = None
+    upstream: Instance | None = None
+
+    def memory(self) -> int | None:
+        held = self.upstream.memory() if self.upstream is not None else None
+        return held if held is None or self.proxy is None else held + len(self.proxy.shared.kept)
 
     def terminate(self) -> None:
         if self.proxy is not None:
@@ -73,7 +78,12 @@ class ProxiedTarget(Target):
         await proxy.__aenter__()
         self._proxies.append(proxy)
         return _ProxiedInstance(
-            f"{proxy.ws_url}{SESSION_PATH}", proxy.http_url, instance.process, instance.log, proxy
+            f"{proxy.ws_url}{SESSION_PATH}",
+            proxy.http_url,
+            instance.process,
+            instance.log,
+            proxy,
+            instance,
         )
 
 
