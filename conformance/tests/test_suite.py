@@ -291,7 +291,7 @@ def test_endpoints_that_do_not_work(tmp_path: Path, name: str, code: int, words:
         (("--endpoint", "a", "--endpoint-url", "ws://h"), "not both"),
         (("--endpoint-url", "http://h"), "--endpoint-url http://h"),
         (("--endpoint", "reference", "--profile", "cor"), "--profile cor"),
-        (("--endpoint", "reference", "--profile", "sse"), "does not claim it"),
+        (("--endpoint", "reference-core", "--profile", "sse"), "does not claim it"),
         (("--endpoint-url", "ws://h", "--header", "nonsense"), "--header"),
         (("--endpoint", "reference", "--endpoints", "none.toml"), "cannot be read"),
         (("--nonsense",), "unrecognized"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .event_stream import names_events
 from .strict_json import NotJson, NotUtf8, parse
 from .transcript import Case, Entry
 
@@ -51,6 +52,11 @@ class Exchange:
         """Whether speech was asked for."""
         return self.method == "POST" and self.target == "/invocations"
 
+    @property
+    def asks_for_events(self) -> bool:
+        """Whether its `Accept` names server-sent events (`sse.md#opening`)."""
+        return names_events(self.request_headers.get("accept", ""))
+
 
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
@@ -72,7 +78,10 @@ def exchanges(entries: Sequence[Entry]) -> list[Exchange]:
                 found[-1].notes.append(entry.text or "")
         elif entry.kind == "http-request":
             bodies.append(bytearray())
-            headers = {name.lower(): value for name, value in entry.headers}
+            headers: dict[str, str] = {}
+            for name, value in entry.headers:
+                before = headers.get(name.lower())
+                headers[name.lower()] = value if before is None else f"{before}, {value}"
             found.append(
                 Exchange(
                     entry.method or "",

@@ -18,6 +18,8 @@ from . import (
     reading,
     second,
     security,
+    sse,
+    timing,
     websocket,
 )
 from .second import second_opinion
@@ -39,5 +41,7 @@ __all__ = [
     "second",
     "second_opinion",
     "security",
+    "sse",
+    "timing",
     "websocket",
 ]

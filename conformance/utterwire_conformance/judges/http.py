@@ -60,7 +60,7 @@ def _code(exchange: Exchange) -> str | None:
 
 
 def _is_audio(exchange: Exchange) -> bool:
-    return exchange.is_synthesis and exchange.status == 200
+    return exchange.is_synthesis and exchange.status == 200 and not exchange.asks_for_events
 
 
 def _medium(exchange: Exchange) -> str:

@@ -14,6 +14,8 @@ from . import (
     probe,
     rejected,
     security,
+    sse,
+    timing,
     websocket,
 )
 from .negotiate import stated
@@ -34,6 +36,8 @@ __all__ = [
     "rejected",
     "security",
     "spoke",
+    "sse",
     "stated",
+    "timing",
     "websocket",
 ]

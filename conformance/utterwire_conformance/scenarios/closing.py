@@ -179,7 +179,7 @@ async def shutdown(stage: Stage) -> None:
         await stage.session(instance=instance, receive_buffer=SMALL_BUFFER) for _ in range(2)
     ]
     draining, stuck = sessions
-    http = None
+    http = events = None
     try:
         # Held by slow reading: after a standstill TCP may bring what was sent only seconds later,
         # when the endpoint has rightly given up.
@@ -197,6 +197,8 @@ async def shutdown(stage: Stage) -> None:
             await http.head(within=stage.pace.first)
             await http.read(within=stage.pace.first, at_least=1)
             stage.recorder.note("stalls until shutdown is over", http.session)
+        if "sse" in stage.claims.profiles and deadline is not None:
+            events = await _long_events(stage, instance)
         # The last to be opened, so that it has no time to idle.
         quiet = await stage.session(instance=instance, receive_buffer=SMALL_BUFFER)
         sessions.append(quiet)
@@ -217,7 +219,7 @@ async def shutdown(stage: Stage) -> None:
         await stage.ended(draining, first, waiting, late)
         await asyncio.gather(*(stage.farewell(session) for session in (draining, quiet)))
         if deadline is not None and deadline <= _LONGEST_DEADLINE_S:
-            await _outlast(stage, stuck, http, deadline)
+            await _outlast(stage, stuck, http, events, deadline)
         for session in sessions:
             await session.until_close(6.0)
         code = await instance.wait(10.0)
@@ -225,28 +227,55 @@ async def shutdown(stage: Stage) -> None:
     finally:
         for session in sessions:
             await session.end()
-        if http is not None:
-            await http.end()
+        for connection in (http, events):
+            if connection is not None:
+                await connection.end()
         await instance.stop()
 
 
+async def _long_events(stage: Stage, instance: Instance) -> HttpConnection:
+    """Ask for a long text in events, and read the first of them."""
+    events = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
+    octets = _json(stage.request(stage.texts.of_length(4096)))
+    accept = (("Accept", "text/event-stream"),)
+    await events.send("POST", "/invocations", octets, headers=accept, characters=4096)
+    await events.head(within=stage.pace.first)
+    await events.read(within=stage.pace.first, at_least=1)
+    stage.recorder.note("events until shutdown is over", events.session)
+    return events
+
+
+async def _sip(events: HttpConnection, seconds: float) -> None:
+    """Read a little now and then: who reads nothing at all need not be told of a failure."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while events.clean is None and loop.time() < end:
+        await asyncio.sleep(seconds / 20)
+        await events.read(within=seconds / 20, at_least=len(events.body) + 1)
+
+
 async def _outlast(
-    stage: Stage, stuck: WebSocketSession, http: HttpConnection | None, limit: float
+    stage: Stage,
+    stuck: WebSocketSession,
+    http: HttpConnection | None,
+    events: HttpConnection | None,
+    limit: float,
 ) -> None:
-    """Let the endpoint's deadline pass with a reader that is too slow, then read what is left."""
+    """Let the endpoint's deadline pass with readers that are too slow, then read what is left."""
     began = next(e.t for e in stuck.dialogue.entries if e.text == "shutdown: begins")
-    await asyncio.sleep(max(0.0, began + limit + 0.3 - stuck.now))
+    left = max(0.0, began + limit + 0.3 - stuck.now)
+    if events is not None:
+        await _sip(events, left)
+    left = max(0.0, began + limit + 0.3 - stuck.now)
+    await asyncio.sleep(left)
     stuck.note("deadline: over")
     stuck.resume()
 
-    async def read_http() -> None:
-        if http is not None:
-            await http.read(within=max(10.0, stage.pace.stall))
+    async def read(connection: HttpConnection | None) -> None:
+        if connection is not None:
+            await connection.read(within=max(10.0, stage.pace.stall))
 
-    await asyncio.gather(
-        read_http(),
-        stage.farewell(stuck),
-    )
+    await asyncio.gather(read(http), read(events), stage.farewell(stuck))
 
 
 async def _await_draining(stage: Stage, instance: Instance) -> None:
