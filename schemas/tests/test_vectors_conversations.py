@@ -330,6 +330,7 @@ class Judge:
             text = asked.judged.fields["text"]
             piece = text[word["char_start"] : word["char_end"]]
             self.breaks("timing.offsets", when=piece != word["text"])
+            self.breaks("timing.ordered", when=word["end_s"] <= word["start_s"])
             late = word["start_s"] < asked.bytes / 48000
             self.breaks("timing.before-audio", when=late)
             if asked.words:

@@ -17,6 +17,8 @@ from . import (
     ordering,
     rejections,
     security,
+    sse,
+    timing,
     transport,
 )
 from .command import main_proxy
@@ -37,6 +39,8 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             http.FAULTS,
             interrupt.FAULTS,
             negotiate.FAULTS,
+            timing.FAULTS,
+            sse.FAULTS,
             security.FAULTS,
             load.FAULTS,
         )

@@ -9,15 +9,19 @@ from utterwire_conformance.client_message import is_speakable
 
 __all__ = ["Words"]
 
-_TOLERANCE_S: Final = 0.001
+_TOLERANCE_S: Final = 0.001 + 1e-9
 
 
 class Words:
-    """Collects the words of one utterance as they are told, and judges each."""
+    """Collects the words of one utterance as they are told, and judges each.
 
-    def __init__(self, text: str, *, asked: bool) -> None:
+    `asked` is None where the request asked for what does not exist.
+    """
+
+    def __init__(self, text: str, *, asked: bool | None) -> None:
         self._text = text
         self._asked = asked
+        self._places: set[tuple[int, int]] = set()
         self._count = 0
         self._char_end = 0
         self._end_s = 0.0
@@ -25,7 +29,7 @@ class Words:
     def told(self, words: Any, heard_s: float) -> list[Breach]:
         """A `marks` message came, after `heard_s` seconds of audio."""
         found: list[Breach] = []
-        if not self._asked:
+        if self._asked is False:
             found.append(Breach("timing.sent-when-asked", "`marks` came unasked"))
         for word in words if isinstance(words, list) else ():
             if not _is_word(word):
@@ -41,6 +45,11 @@ class Words:
             found.append(
                 Breach("timing.offsets", f"{word['text']!r} is not the text from {start} to {end}")
             )
+        if (start, end) in self._places:
+            return [Breach("timing.sent-when-asked", f"{word['text']!r} was told twice")]
+        self._places.add((start, end))
+        if word["end_s"] <= word["start_s"]:
+            found.append(Breach("timing.ordered", f"{word['text']!r} takes no time"))
         if word["start_s"] < heard_s - _TOLERANCE_S:
             found.append(
                 Breach("timing.before-audio", f"{word['text']!r} was told after its audio")
@@ -51,10 +60,11 @@ class Words:
         self._end_s = max(self._end_s, word["end_s"])
         return found
 
-    def complete(self, duration: Any) -> list[Breach]:
-        """The utterance was completed, with that `total_duration_s`."""
+    def complete(self, duration: Any, audio_bytes: int) -> list[Breach]:
+        """The utterance was completed, with that `total_duration_s`, after so much audio."""
         found: list[Breach] = []
-        if self._asked and not self._count and is_speakable(self._text):
+        # What an endpoint has no way to speak it passes over, and has no words to tell of it.
+        if self._asked and audio_bytes and not self._count and is_speakable(self._text):
             found.append(Breach("timing.sent-when-asked", "no `marks` came"))
         if isinstance(duration, int | float) and self._end_s > duration + _TOLERANCE_S:
             found.append(Breach("timing.ordered", "a word ends after the utterance"))

@@ -162,7 +162,8 @@ class Oracle:
         )
         self._judge_client(message)
         if "timing" in self.claims.profiles and meaning.type == "synthesize":
-            message.words = Words(meaning.text, asked=bool(meaning.fields.get("marks")))
+            asked = None if meaning.verdict == "reject" else bool(meaning.fields.get("marks"))
+            message.words = Words(meaning.text, asked=asked)
         self._messages[seq] = message
         if self._close is None and meaning.type == "close" and not message.ignored:
             self._close = message
@@ -499,7 +500,7 @@ class Oracle:
             self._found("audio.unspeakable", reason)
         if message.words is not None:
             duration = fields.get("total_duration_s")
-            self.breaches.extend(message.words.complete(duration))
+            self.breaches.extend(message.words.complete(duration, message.audio))
 
     def _check_duration(self, message: _Message, fields: dict[str, Any]) -> None:
         seconds = fields.get("total_duration_s")
@@ -792,7 +793,10 @@ class Oracle:
             self._found("timing.before-audio", reason)
         assert message.words is not None
         rate = message.start.get("sample_rate")
-        heard = message.audio / (2 * rate) if isinstance(rate, int) and rate > 0 else 0.0
+        heard = 0.0
+        # Of other formats the bytes do not say how much was heard.
+        if message.start.get("format") == "pcm_s16le" and isinstance(rate, int) and rate > 0:
+            heard = message.audio / (2 * rate)
         self.breaches.extend(message.words.told(fields.get("words"), heard))
 
     def _audio(self, data: bytes, t: float | None) -> None:

@@ -122,10 +122,15 @@ async def http_rejects(stage: Stage) -> None:
     for kind in ("close", "keepalive", "cancel", "hello", "append", "speak"):
         message = stage.request(text, type=kind)
         await bad(f"type {kind}", "http.unknown_type", ("unknown_type",), message)
-    values: tuple[Any, ...] = ("true", 1, 0, [], {})
-    for value in values:
-        message = stage.request(text, stream=value)
-        await bad(f"stream {value!r}", "http.stream_type", ("invalid_request",), message)
+    streams: tuple[Any, ...] = ("true", 1, 0, [], {})
+    for stream in streams:
+        message = stage.request(text, stream=stream)
+        await bad(f"stream {stream!r}", "http.stream_type", ("invalid_request",), message)
+    if "timing" in stage.claims.profiles:
+        marks: tuple[Any, ...] = ("word", {}, ["phoneme"], ["word", 1])
+        for value in marks:
+            message = stage.request(text, marks=value)
+            await bad(f"marks {value!r}", same, ("invalid_request",), message)
     limit = stage.claims.max_text_chars
     if limit is not None:
         message = stage.request(stage.texts.of_length(limit + 1))
