@@ -100,7 +100,7 @@ NAMED = Case("named", "sse.content_type", "accept")
 BAD = Case("bad speed", "sse.refusal", "reject", ("invalid_request", "invalid_speed"))
 TWIN = Case("the valid twin", "sse.refusal", "accept")
 OWN = {"text": "Hello.", "request_id": "é", "voice": "w", "sample_rate": 8_000}
-MINE = {"request_id": "é"}
+MINE: dict[str, Any] = {"request_id": "é"}
 FULL = (
     start(**MINE, voice="w", sample_rate=8_000)
     + chunk(0, **MINE)
