@@ -108,6 +108,9 @@ EXTRA: list[bytes] = [
         {"voice": "v"},
         {"type": "Synthesize ", "text": "Hello."},
         {"text": "Hello.", "request_id": " a "},
+        {"text": "Hello.", "marks": ["phoneme"]},
+        {"text": "Hello.", "marks": 7},
+        {"text": "Hello.", "marks": []},
         {"type": "append"},
         {"type": "other"},
         {"type": 7},
@@ -287,6 +290,29 @@ EXCHANGES: list[tuple[Request, Head, bool]] = [
     (Request("GET", "/invocations", ()), Head(405, (("Allow", "POST"),)), True),
 ]
 BODY = b'{"type":"error","code":"invalid_voice","message":"No.","rejected":true}'
+EVENTS = Head(200, (("Content-Type", "text/event-stream"),))
+ACCEPTS = (
+    *("text/event-stream", "Text/Event-Stream", "audio/pcm, text/event-stream", "*/*", "text/*"),
+    *("text/event-stream;q=0", "text/event-streams"),
+)
+EXCHANGES += [
+    (Request("POST", "/invocations", (*JSON, ("Accept", accept)), body), head, True)
+    for accept in ACCEPTS
+    for body in (b'{"text":"Hello."}', b'{"text":"Hello.","stream":"no"}', b"{", b"[]")
+    for head in (EVENTS, REFUSED)
+]
+STREAM = "".join(
+    f"event: {name}\ndata: {json.dumps({'request_id': 'é'} | fields, ensure_ascii=False)}\n\n"
+    for name, fields in (
+        ("audio_stream_start", {"format": "pcm_s16le", "voice": "v", "sample_rate": 24000}),
+        ("audio_chunk", {"seq": 0, "data": "+/8AAA=="}),
+        ("audio_chunk", {"seq": 1, "data": "AQA="}),
+        ("audio_chunk", {"seq": 2, "data": "AQA="}),
+        ("audio_stream_end", {"total_chunks": 3, "duration_s": 0.1}),
+        ("error", {"code": "internal", "message": "No."}),
+        ("other", {}),
+    )
+).encode()
 
 
 def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) -> bool:
@@ -295,12 +321,13 @@ def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) 
     passed = tamper.request(request)
     if isinstance(passed, tuple):
         return True
-    parts = [*tamper.body(BODY[:10]), *tamper.body(BODY[10:])]
+    body = STREAM if head is EVENTS else BODY
+    parts = [*tamper.body(body[:10]), *tamper.body(body[10:])]
     changed = passed != request or tamper.head(passed, head) != head
-    again = [*tamper.body(BODY[:10]), *tamper.body(BODY[10:])]
+    again = [*tamper.body(body[:10]), *tamper.body(body[10:])]
     rest, still_clean = tamper.end(clean=clean)
     sent = b"".join(part for part in (*parts, *again) if isinstance(part, bytes)) + rest
-    return changed or sent != BODY * 2 or still_clean is not clean
+    return changed or sent != body * 2 or still_clean is not clean
 
 
 EXCHANGE_FAULTS = [fault for fault in FAULTS.values() if fault.exchange is not ExchangeTamper]

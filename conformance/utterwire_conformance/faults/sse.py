@@ -132,7 +132,10 @@ class _RefusesByEvent(ExchangeTamper):
     def end(self, *, clean: bool) -> tuple[bytes, bool]:
         if self._parts is None:
             return b"", clean
-        fields = json.loads(b"".join(self._parts))
+        try:
+            fields = json.loads(b"".join(self._parts))
+        except ValueError:
+            fields = {"code": "internal", "message": "No."}
         kept = {name: fields[name] for name in ("request_id", "code", "message") if name in fields}
         return _written("error", kept), clean
 
