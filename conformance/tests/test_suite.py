@@ -72,7 +72,7 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 def test_the_reference_conforms(tmp_path: Path) -> None:
-    done = run(*CLI, "--endpoint", "reference", cwd=tmp_path)
+    done = run(*CLI, "--endpoint", "reference", "--no-fuzz", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     found = verdicts(tmp_path)
     document = json.loads((tmp_path / "utterwire-report" / "report.json").read_text("utf-8"))
@@ -168,7 +168,7 @@ timeouts = { shutdown_s = 3 }
 @pytest.mark.slow
 def test_an_endpoint_written_from_the_text_alone_conforms(tmp_path: Path) -> None:
     (tmp_path / "endpoints.toml").write_text(SPEC_PEER)
-    done = run(*CLI, "--endpoint", "peer", cwd=tmp_path)
+    done = run(*CLI, "--endpoint", "peer", "--no-fuzz", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "utterwire-report" / "report.json").read_text("utf-8"))
     judged = [row for row in document["results"] if row["profile"] in JUDGED and row["checks"]]
@@ -188,7 +188,7 @@ def test_the_reference_with_nothing_more_conforms_too(tmp_path: Path) -> None:
 def test_the_plain_peer_fails_on_what_it_does_wrong_and_on_nothing_else(
     tmp_path: Path, plain_peer: str
 ) -> None:
-    done = run(*CLI, "--endpoint-url", plain_peer, cwd=tmp_path)
+    done = run(*CLI, "--endpoint-url", plain_peer, "--no-fuzz", cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     found = verdicts(tmp_path)
     assert {name for name, verdict in found.items() if verdict == "fail"} == {
@@ -277,7 +277,7 @@ ca_file = "none.pem"
 def test_endpoints_that_do_not_work(tmp_path: Path, name: str, code: int, words: str) -> None:
     text = ENDPOINTS.replace("SILENT", str(PEERS / "silent_peer.py"))
     (tmp_path / "endpoints.toml").write_text(text)
-    done = run(*CLI, "--endpoint", name, cwd=tmp_path)
+    done = run(*CLI, "--endpoint", name, "--no-fuzz", cwd=tmp_path)
     assert done.returncode == code, done.stdout
     assert words in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -11,7 +11,17 @@ from .exchange import Exchange, exchanges
 from .transcript import Transcript
 from .verdict import Judgement, Verdict, not_exercised, worst
 
-__all__ = ["CHECKS", "Account", "Check", "Judge", "check", "on_exchanges", "on_sessions", "settle"]
+__all__ = [
+    "CHECKS",
+    "FUZZ_PREFIX",
+    "Account",
+    "Check",
+    "Judge",
+    "check",
+    "on_exchanges",
+    "on_sessions",
+    "settle",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,8 @@ class Check:
     """One judgement of the suite.
 
     `requirement` is the id it judges. `scenarios` are what must be played for it; a `general`
-    check looks at every other transcript of the run as well. `judge` is a pure function.
+    check looks at every other transcript of the run as well, and a `fuzzed` one at what fuzzing
+    recorded. `judge` is a pure function.
     """
 
     id: str
@@ -59,13 +70,26 @@ class Check:
     scenarios: tuple[str, ...]
     general: bool
     judge: Judge
+    fuzzed: bool = False
 
+    def looks_at(self, scenario: str) -> bool:
+        """Whether it has something to say of what that scenario recorded."""
+        fuzz = self.fuzzed and scenario.startswith(FUZZ_PREFIX)
+        return self.general or scenario in self.scenarios or fuzz
+
+
+FUZZ_PREFIX: Final = "fuzz-"
+"""How the scenarios of recorded fuzzing begin."""
 
 CHECKS: Final[dict[str, Check]] = {}
 
 
 def check(
-    requirement: str, *scenarios: str, general: bool = False, id: str | None = None
+    requirement: str,
+    *scenarios: str,
+    general: bool = False,
+    fuzzed: bool = False,
+    id: str | None = None,
 ) -> Callable[[Judge], Judge]:
     """Register a judge for a requirement, under the requirement's id with `-` as `_`."""
 
@@ -73,7 +97,7 @@ def check(
         name = id or requirement.replace("-", "_")
         if name in CHECKS:
             raise ValueError(f"two checks are called {name}")
-        CHECKS[name] = Check(name, requirement, scenarios, general, judge)
+        CHECKS[name] = Check(name, requirement, scenarios, general, judge, fuzzed)
         return judge
 
     return register

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Final
 
-from .number import positive_number, whole_number
+from .number import natural_number, positive_number, whole_number
 
 __all__ = ["main"]
 
@@ -28,7 +28,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "clause": ("clause", "main_clause", "print what the specification says"),
     "proxy": ("faults", "main_proxy", "make a faulty endpoint out of a good one"),
 }
-_NEEDED: Final = {"h11": "h11", "pytest": "pytest", "yaml": "pyyaml"}
+_NEEDED: Final = {"h11": "h11", "hypothesis": "hypothesis", "pytest": "pytest", "yaml": "pyyaml"}
 _OPTIONS: Final = (
     "endpoint",
     "endpoint_url",
@@ -40,9 +40,12 @@ _OPTIONS: Final = (
     "max_sessions",
     "max_rate",
     "max_concurrent",
+    "fuzz_examples",
+    "fuzz_minutes",
+    "fuzz_seed",
 )
 _REPEATED: Final = ("profile", "header", "requirement")
-_FLAGS: Final = ("strict", "quick")
+_FLAGS: Final = ("strict", "quick", "fuzz", "no_fuzz")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -97,6 +100,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--max-concurrent", metavar="N", type=whole_number, help="no more sessions at a time"
+    )
+    parser.add_argument("--fuzz", action="store_true", help="fuzz, whatever it costs")
+    parser.add_argument("--no-fuzz", action="store_true", help="do not fuzz")
+    parser.add_argument(
+        "--fuzz-examples", metavar="N", type=whole_number, help="fuzz with N programs of each kind"
+    )
+    parser.add_argument(
+        "--fuzz-minutes", metavar="M", type=positive_number, help="fuzz for M minutes"
+    )
+    parser.add_argument(
+        "--fuzz-seed", metavar="S", type=natural_number, help="the seed by which to fuzz"
     )
     parser.add_argument("-k", metavar="EXPRESSION", help="only requirements that match")
     parser.add_argument("-v", action="count", default=0, help="a line for each requirement")
@@ -180,7 +194,7 @@ def _run(options: argparse.Namespace) -> int:
             command.append(f"--{name.replace('_', '-')}={value}")
     for name in _REPEATED:
         command += [f"--{name}={value}" for value in getattr(options, name)]
-    command += [f"--{name}" for name in _FLAGS if getattr(options, name)]
+    command += [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(options, name)]
     if options.k is not None:
         command += ["-k", options.k]
     command += ["-v"] * options.v + ["-q"] * options.q

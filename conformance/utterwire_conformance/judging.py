@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from . import judges, scenarios
-from .check import CHECKS, Account, Check
+from .check import CHECKS, FUZZ_PREFIX, Account, Check
 from .requirements import requirement
 from .selection import Selection
 from .stage import SCENARIOS
@@ -87,13 +87,18 @@ def _evidence(check: Check, accounts: Sequence[Account]) -> list[Account]:
     role = requirement(check.requirement).role
     seen = [account for account in accounts if account.transcript.role == role]
     own = [a for name in check.scenarios for a in seen if a.scenario == name]
-    if not check.general:
-        return own
-    rest = [replace(a, own=False) for a in seen if a.scenario not in check.scenarios]
-    return own + rest
+    rest = [a for a in seen if a.scenario not in check.scenarios and check.looks_at(a.scenario)]
+    return own + [replace(account, own=False) for account in rest]
 
 
-def _opinion(check: Check, evidence: Sequence[Account]) -> Judgement:
+def _fuzzed(accounts: Sequence[Account]) -> list[Account]:
+    """What fuzzing recorded: the oracle looks at it, whatever the rule in question."""
+    return [replace(a, own=False) for a in accounts if a.scenario.startswith(FUZZ_PREFIX)]
+
+
+def _opinion(
+    check: Check, evidence: Sequence[Account], fuzzed: Sequence[Account] = ()
+) -> Judgement:
     """What the check's judge says, or else the oracle."""
     try:
         judgement = check.judge(evidence)
@@ -102,8 +107,11 @@ def _opinion(check: Check, evidence: Sequence[Account]) -> Judgement:
             Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
         )
     row = requirement(check.requirement)
+    names = {account.scenario for account in evidence}
     if judgement.verdict is not Verdict.FAIL and row.role == "endpoint":
-        judgement = judges.second_opinion(row.id, row.text, evidence) or judgement
+        more = [account for account in fuzzed if account.scenario not in names]
+        seen = [*evidence, *more]
+        judgement = judges.second_opinion(row.id, row.text, seen) or judgement
     if not row.mandatory:
         judgement = judgement.weakened()
     return judgement
@@ -117,7 +125,7 @@ def _judge(
         return Judgement(Verdict.HARNESS_ERROR, unreachable)
     evidence = _evidence(check, accounts)
     own = [account for account in evidence if account.own]
-    judgement = _opinion(check, evidence)
+    judgement = _opinion(check, evidence, _fuzzed(accounts))
     if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
         broken = [a for a in own if a.transcript.broken]
         if broken:
@@ -198,8 +206,9 @@ class Moments:
 
     def _is_red(self, check: Check, name: str, session: int | None, length: int) -> bool:
         account = self._account(name, session, length)
-        evidence = _evidence(check, [account])
-        return bool(evidence) and _opinion(check, evidence).verdict in _RED
+        evidence, fuzzed = _evidence(check, [account]), _fuzzed([account])
+        known = bool(evidence or fuzzed)
+        return known and _opinion(check, evidence, fuzzed).verdict in _RED
 
     def _account_of(self, name: str, session: int | None, length: int) -> Account:
         whole = self._transcripts[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-__all__ = ["positive_number", "whole_number"]
+__all__ = ["natural_number", "positive_number", "whole_number"]
 
 
 def whole_number(text: str) -> int:
@@ -18,6 +18,17 @@ def whole_number(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return number
+
+
+def natural_number(text: str) -> int:
+    """A whole number of 0 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
 
 
 def positive_number(text: str) -> float:

@@ -30,8 +30,9 @@ from .endpoints import (
     find_endpoint,
     parse_header,
 )
+from .fuzz import FuzzWish
 from .interruption import Interruption
-from .number import positive_number, whole_number
+from .number import natural_number, positive_number, whole_number
 from .progress import Progress
 from .report import Report, judgeable, results_of
 from .requirements import PROFILES, RequirementsError, requirements
@@ -86,11 +87,13 @@ class Run(Judged):
         profiles: tuple[str, ...],
         selection: Selection,
         baseline: Baseline | None,
+        wish: FuzzWish | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.profiles = profiles
         self.selection = selection
         self.baseline = baseline
+        self.wish = wish or FuzzWish()
         self.selected: tuple[str, ...] = ()
         self.results: Results | None = None
         self.report: Report | None = None
@@ -128,14 +131,14 @@ class Run(Judged):
         wanted = tuple(dict.fromkeys(checks))
         self.started, self._began = datetime.now(UTC), time.monotonic()
         target = self._target = Target(self.endpoint)
+        plan = self.wish.plan() if self.unfuzzed is None else None
 
         async def main() -> Results:
             self._loop = asyncio.get_running_loop()
             self._task = asyncio.current_task()
             self._ready.set()
-            return await run_checks(
-                target, wanted, Options(selection=self.selection, progress=self.progress)
-            )
+            options = Options(selection=self.selection, progress=self.progress, fuzz=plan)
+            return await run_checks(target, wanted, options)
 
         def work() -> None:
             try:
@@ -192,6 +195,14 @@ class Run(Judged):
         results = self.wait()
         return worst(results.judgements[name] for name in checks)
 
+    @property
+    def unfuzzed(self) -> str | None:
+        """Why there is no fuzzing, or None if there is."""
+        claimed = {p for p in self.endpoint.claims.profiles if judgeable(p)}
+        narrowed = not claimed.issubset(self.profiles) or self.options()["selected"] is not None
+        quick = narrowed or self.selection.quick
+        return self.wish.reluctance(self.endpoint, narrowed=quick)
+
     def options(self) -> dict[str, Any]:
         """What shaped the run, for the report; `selected` is None where nothing was left out."""
         every = {
@@ -220,6 +231,8 @@ class Run(Judged):
             deployed_client=_deployed(results),
             options=self.options(),
             baseline=self.baseline,
+            fuzzed=results.fuzz,
+            unfuzzed=self.unfuzzed,
         )
         try:
             self.report.save(folder)
@@ -315,6 +328,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     ):
         group.addoption(name, metavar="N", type=kind, help=words)
 
+    group.addoption(
+        "--fuzz",
+        action="store_true",
+        help="fuzz, also where that is left out unasked: far endpoints, and those with a budget",
+    )
+    group.addoption("--no-fuzz", action="store_true", help="do not fuzz")
+    for name, kind, unit, words in (
+        ("--fuzz-examples", whole_number, "N", "fuzz with N programs of each kind"),
+        ("--fuzz-minutes", positive_number, "M", "fuzz for M minutes, by a seed of its own"),
+        ("--fuzz-seed", natural_number, "S", "the seed by which to fuzz (default: 0)"),
+    ):
+        group.addoption(name, metavar=unit, type=kind, help=words)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the endpoint, if one was asked for."""
@@ -332,12 +358,13 @@ def pytest_configure(config: pytest.Config) -> None:
         profiles = _profiles(config, endpoint, by_name=bool(name))
         selection = _selection(config, endpoint, profiles)
         baseline = _baseline(config)
+        wish = _wish(config)
     except (BaselineError, EndpointFileError, RequirementsError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[PROFILES_KEY] = profiles
     config.stash[STRICT_KEY] = _strict(config)
     config.stash[KNOWN_KEY] = baseline.reasons if baseline is not None else {}
-    run = config.stash[RUN_KEY] = Run(endpoint, profiles, selection, baseline)
+    run = config.stash[RUN_KEY] = Run(endpoint, profiles, selection, baseline, wish)
     # What a project asks of its own tests is nothing to the endpoint's: no warning of some
     # library may fail a requirement. The last line counts.
     config.addinivalue_line("filterwarnings", "default")
@@ -374,6 +401,19 @@ def _selection(config: pytest.Config, endpoint: Endpoint, profiles: tuple[str, .
 def _baseline(config: pytest.Config) -> Baseline | None:
     name = config.getoption("baseline")
     return Baseline.load(Path(config.invocation_params.dir) / name) if name else None
+
+
+def _wish(config: pytest.Config) -> FuzzWish:
+    try:
+        return FuzzWish(
+            config.getoption("fuzz"),
+            config.getoption("no_fuzz"),
+            config.getoption("fuzz_examples"),
+            config.getoption("fuzz_minutes"),
+            config.getoption("fuzz_seed"),
+        )
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _asks_for_suite(config: pytest.Config) -> bool:

@@ -15,13 +15,15 @@ _LEAST: Final = 20
 class Progress:
     """Filled by the run in its thread, read by another; a glance may be a moment old.
 
-    `phase` is what is done before scenarios are played; `playing` names those that are.
+    `phase` is what is done before scenarios are played; `playing` names those that are; `after`
+    says how far it is with what comes then.
     """
 
     phase: str = ""
     total: int = 0
     done: int = 0
     playing: dict[str, None] = field(default_factory=dict)
+    after: str = ""
 
     def begin(self, scenario: str) -> None:
         """A scenario is played now."""
@@ -34,7 +36,9 @@ class Progress:
 
     def line(self, columns: int) -> str:
         """One line of at most so many columns."""
-        if not self.total:
+        if self.after:
+            text = self.after
+        elif not self.total:
             text = self.phase
         else:
             text = f"{self.done} of {self.total} scenarios played"

@@ -19,6 +19,7 @@ from .baseline import Baseline
 from .check import CHECKS
 from .claims import EndpointClaims
 from .found_faults import fault_matrix
+from .fuzz import Finding, FuzzResults
 from .judging import Moments
 from .junit import to_junit
 from .latency import measure
@@ -28,7 +29,7 @@ from .requirements.text import revision
 from .runner import Results
 from .scenarios import spoke, stated
 from .selection import Selection
-from .transcript import Role, Transcript, suite_name
+from .transcript import Role, suite_name
 from .verdict import Judgement, Verdict, worst
 
 __all__ = ["FORMAT", "Report", "Result", "Subject", "Summary", "judgeable", "results_of"]
@@ -193,8 +194,8 @@ def results_of(
 class Report:
     """Everything a run found, ready to be shown and saved.
 
-    `options` are those that shaped the run, as they stand in the report. `findings` and
-    `finding_transcripts` (by file name without ending) are what fuzzing left.
+    `options` are those that shaped the run, as they stand in the report. `fuzzed` is what came of
+    fuzzing, `unfuzzed` why there was none.
     """
 
     endpoint: Subject
@@ -207,22 +208,30 @@ class Report:
     deployed_client: list[dict[str, Any]] = field(default_factory=list)
     role: Role = "endpoint"
     options: dict[str, Any] = field(default_factory=dict)
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    finding_transcripts: dict[str, Transcript] = field(default_factory=dict)
-    fuzz: dict[str, Any] | None = None
+    fuzzed: FuzzResults | None = None
+    unfuzzed: str | None = None
     stored: dict[str, Stored] = field(default_factory=dict)
     """The files of the transcripts, by scenario, once they are saved."""
+    found: dict[str, Stored] = field(default_factory=dict)
+    """The same of what fuzzing found."""
     baseline: Baseline | None = None
 
     @property
     def exit_code(self) -> int:
         """0 conforms, 1 does not, 2 could not be judged."""
         verdicts = {result.verdict for result in self.results}
-        if Verdict.HARNESS_ERROR in verdicts or not any(v.judged for v in verdicts):
+        fuzzed = {kind.verdict for kind in self.fuzzed.kinds.values()} if self.fuzzed else set()
+        if Verdict.HARNESS_ERROR in verdicts | fuzzed or not any(v.judged for v in verdicts):
             return 2
         if any(self.fails(r) and not self.is_known(r) for r in self.results) or self.stale():
             return 1
+        if any(f.requirement not in (self.baseline or Baseline()) for f in self._findings):
+            return 1
         return 2 if self._mute else 0
+
+    @property
+    def _findings(self) -> list[Finding]:
+        return self.fuzzed.findings if self.fuzzed is not None else []
 
     def fails(self, result: Result) -> bool:
         """Whether the result is one that fails a run, unless it is known."""
@@ -306,6 +315,7 @@ class Report:
         lines += self._baseline_lines()
         lines += self._unexercised_lines()
         lines += self._deployed_lines()
+        lines += self._fuzz_lines(saved)
         if saved is not None:
             lines += ["", f"report: {saved / 'report.json'}"]
         return [*lines, self.verdict_line()]
@@ -430,6 +440,25 @@ class Report:
         seen = dict.fromkeys(str(finding["finding"]) for finding in self.deployed_client)
         return lines + [f"   {text}" for text in list(seen)[:5]]
 
+    def _fuzz_lines(self, saved: Path | None) -> list[str]:
+        fuzzed = self.fuzzed
+        if fuzzed is None:
+            return ["", f"no fuzzing: {self.unfuzzed}"] if self.unfuzzed else []
+        found = _count(len(fuzzed.findings), "finding") if fuzzed.findings else "nothing found"
+        played = f"{_count(fuzzed.examples, 'program')} in {fuzzed.duration_s:.0f} s"
+        how = f"--fuzz-seed {fuzzed.seed}; {fuzzed.stopped}"
+        lines = ["", f"fuzzing: {played}, {found} ({how})"]
+        for finding in fuzzed.findings:
+            steps = _count(len(finding.program.steps), "step")
+            lines.append(f"   {finding.requirement}: {finding.judgement.reason}")
+            lines.append(f"      {steps} ({finding.program.kind}); {finding.seen}")
+            if saved is not None and finding.scenario in self.found:
+                lines.append(f"      replay: {saved / self.found[finding.scenario].file}")
+        for name, kind in fuzzed.kinds.items():
+            if kind.verdict in (Verdict.NOT_EXERCISED, Verdict.HARNESS_ERROR):
+                lines.append(f"   {name}: {kind.verdict.value}: {kind.reason}")
+        return lines
+
     # --- for a program ------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
@@ -469,10 +498,16 @@ class Report:
         matrix = fault_matrix()
         if matrix is not None:
             document["fault_matrix"] = matrix
-        if self.fuzz is not None:
-            document["fuzz"] = self.fuzz
-        if self.findings:
-            document["findings"] = self.findings
+        if self.fuzzed is not None:
+            document["fuzz"] = self.fuzzed.to_json()
+        elif self.unfuzzed is not None:
+            document["fuzz"] = {"left_out": self.unfuzzed}
+        if self.found:
+            document["findings"] = [
+                finding.to_json() | {"file": stored.file, "sha256": stored.sha256}
+                for finding in self._findings
+                if (stored := self.found.get(finding.scenario)) is not None
+            ]
         if self.baseline is not None:
             document["baseline"] = self._baseline_to_json(self.baseline)
         clean: dict[str, Any] = redact(document, self.endpoint.secrets)
@@ -528,11 +563,7 @@ class Report:
             transcript.broken = redact(transcript.broken, self.endpoint.secrets)
             transcript.unfinished = redact(transcript.unfinished, self.endpoint.secrets)
         self.stored = store(folder, "transcripts", self.run.transcripts)
-        found = store(folder, "findings", self.finding_transcripts)
-        for finding in self.findings:
-            file = found.get(finding.get("transcript", ""))
-            if file is not None:
-                finding |= {"file": file.file, "sha256": file.sha256}
+        self.found = store(folder, "findings", {f.scenario: f.told() for f in self._findings})
         document = self.to_json()
         text = json.dumps(document, indent=2, ensure_ascii=False)
         (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="replace")

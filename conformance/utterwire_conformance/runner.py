@@ -11,6 +11,7 @@ from . import scenarios
 from .check import Check
 from .claims import EndpointClaims
 from .driver import ConnectFailed
+from .fuzz import FuzzPlan, FuzzResults, fuzz
 from .judging import chosen_checks, judge_checks
 from .progress import Progress
 from .selection import Selection
@@ -30,13 +31,14 @@ class Options:
     """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it.
 
     Of what the checks need only what `selection` allows is played. `progress` is told how far
-    the run is.
+    the run is. With `fuzz` the endpoint is fuzzed in the end.
     """
 
     players: int = 6
     pace: Pace | None = None
     selection: Selection = field(default_factory=Selection)
     progress: Progress = field(default_factory=Progress)
+    fuzz: FuzzPlan | None = None
 
 
 @dataclass(slots=True)
@@ -44,7 +46,8 @@ class Results:
     """What came of a run: judgements by check, and every transcript by scenario.
 
     `claims` are those of the endpoint, completed by what was learned in the run. `characters` and
-    `sessions` are what it cost; `unreachable` says why nothing could be judged.
+    `sessions` are what it cost; `unreachable` says why nothing could be judged. What fuzzing found
+    stands among the transcripts, too.
     """
 
     judgements: dict[str, Judgement] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class Results:
     sessions: int = 0
     unreachable: str | None = None
     claims: EndpointClaims | None = None
+    fuzz: FuzzResults | None = None
 
 
 async def run_checks(
@@ -162,3 +166,25 @@ async def _play_all(
         gone = f"the endpoint ended with status {main.returncode} in the middle of the run"
         for transcript in broken:
             transcript.broken = f"{gone}; its last words: {last[0]}"
+    if options.fuzz is not None:
+        progress.after = "fuzzing"
+        results.fuzz = await _fuzz(target, options.fuzz, results, meter, progress)
+        results.characters, results.sessions = meter.characters, meter.sessions
+
+
+async def _fuzz(
+    target: Target, plan: FuzzPlan, results: Results, meter: Meter, progress: Progress
+) -> FuzzResults:
+    """Fuzz, unless there is no hope; findings join the transcripts of the run."""
+    main = target.main
+    assert main is not None
+    if meter.hopeless:
+        return FuzzResults.left_out(plan, "no request was spoken to its end")
+    if main.returncode is not None:
+        return FuzzResults.left_out(plan, "the endpoint had ended before")
+    fuzzed = await fuzz(target, plan, pace=results.pace, meter=meter, progress=progress)
+    for finding in fuzzed.findings:
+        results.transcripts[finding.scenario] = replace(
+            finding.transcript, scenario=finding.scenario
+        )
+    return fuzzed

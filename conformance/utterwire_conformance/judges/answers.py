@@ -362,7 +362,9 @@ def _wrong_seq(
     message = dialogue.sent[said - 1]
     named = chunk.fields.get("request_id")
     others = [s.seq for s in sent if s.meaning.request_id == named and s.meaning.id_certain]
-    if isinstance(named, str) and others and said not in others:
+    # Of odd JSON nobody knows which id, if any, it has.
+    known = message.meaning.id_certain
+    if isinstance(named, str) and known and others and said not in others:
         return f"`seq` is {said}, but the `request_id` is that of message {others[0]}."
     if chunk.type == "synthesis_complete" and running is not None and said != running:
         return f"`seq` is {said}, but message {running} was being spoken."

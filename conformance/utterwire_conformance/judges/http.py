@@ -347,7 +347,7 @@ def request_content_type(exchange: Exchange) -> Iterator[Judgement]:
                 yield judgement
 
 
-@check("http.same-validation", "http-rejects", "http-accepts")
+@check("http.same-validation", "http-rejects", "http-accepts", fuzzed=True)
 @on_exchanges("no request could be made")
 def same_validation(exchange: Exchange) -> Iterator[Judgement]:
     """What a session accepts or rejects, HTTP does as well, with the same codes."""
@@ -355,7 +355,8 @@ def same_validation(exchange: Exchange) -> Iterator[Judgement]:
         return
     assert exchange.case is not None
     advice = "Validate the body with the code that validates `synthesize`."
-    if exchange.case.expect == "accept":
+    free = exchange.case.expect == "either" and exchange.status == 200
+    if exchange.case.expect == "accept" or free:
         yield from _accepted(exchange, advice)
     else:
         yield from _rejected(exchange, advice)

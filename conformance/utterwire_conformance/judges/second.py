@@ -2,7 +2,8 @@
 
 The judges beside this module each look for breaches of one rule. The oracle follows the session
 as a whole and so sees what nobody thought to look for. It is given no times: what depends on a
-clock is left to the judges that know what the scenario was about.
+clock is left to the judges that know what the scenario was about. Where a scenario says `quiet`,
+though, it waited for all that was due, and what is missing is missing.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def _consult(dialogue: Dialogue) -> tuple[Breach, ...]:
             )
         elif entry.text == "shutdown: begins":
             oracle.shutdown_told()
+        elif (entry.text or "").startswith("quiet: "):
+            oracle.finish(quiet=True)
         elif entry.kind == "close" and entry.dir == "out":
             oracle.client_closed()
         elif entry.kind == "close":
@@ -55,7 +58,7 @@ def _consult(dialogue: Dialogue) -> tuple[Breach, ...]:
         elif entry.kind == "eof" and entry.dir == "out":
             oracle.client_lost()
         elif entry.kind == "eof":
-            oracle.lost()
+            oracle.lost(unasked="quiet" in dialogue.facts)
     return oracle.finish(quiet=False)
 
 
@@ -67,7 +70,8 @@ def second_opinion(requirement: str, rule: str, evidence: Sequence[Account]) -> 
                 if breach.requirement != requirement:
                     continue
                 # What was lost when the endpoint hung up for no reason is told by that rule.
-                if not (dialogue.hung_up and requirement.startswith("close.")):
+                unwaited = "quiet" not in dialogue.facts
+                if not (dialogue.hung_up and unwaited and requirement.startswith("close.")):
                     reason = breach.reason[:1].upper() + breach.reason[1:]
                     return fail(
                         f"{reason}.",

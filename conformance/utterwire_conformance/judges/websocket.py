@@ -149,7 +149,7 @@ def _failed_with(
     )
 
 
-@check("ws.invalid-utf8-text", "invalid-utf8-text")
+@check("ws.invalid-utf8-text", "invalid-utf8-text", fuzzed=True)
 @on_sessions("no such message could be sent")
 def invalid_utf8_text(dialogue: Dialogue) -> Iterator[Judgement]:
     """Text that is not UTF-8 fails the connection with 1007."""
@@ -208,7 +208,7 @@ def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("ws.ping", "pings", "fragments")
+@check("ws.ping", "pings", "fragments", fuzzed=True)
 @on_sessions("no ping could be sent")
 def ping(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every ping has a pong with its payload."""
@@ -232,7 +232,7 @@ def ping(dialogue: Dialogue) -> Iterator[Judgement]:
         if any(at > index and answer in later for _, at, answer in dialogue.pongs):
             yield passed()
             continue
-        if dialogue.hung_up:
+        if dialogue.hung_up or dialogue.aborted:
             continue
         got = [answer for _, at, answer in dialogue.pongs if at > index]
         yield fail(

@@ -241,8 +241,11 @@ class Oracle:
             self._judge_own_close(code, t)
         self._over = True
 
-    def lost(self, t: float | None = None) -> None:
-        """The endpoint's side of the transport ended without a close frame."""
+    def lost(self, t: float | None = None, *, unasked: bool = False) -> None:
+        """The endpoint's side of the transport ended without a close frame.
+
+        `unasked` says that the way between is beyond doubt, so that it was the endpoint's doing.
+        """
         if self._over:
             return
         if self._client_close_sent:
@@ -254,6 +257,9 @@ class Oracle:
             if unanswered or self._last_was_rejection:
                 reason = "the transport was dropped over a message that was to be rejected"
                 self._found("reject.session-survives", reason)
+            elif unasked:
+                what = "close.session-closed" if self._close is not None else "session.stays-open"
+                self._found(what, "the transport was dropped without a word")
         self._over = True
 
     def finish(self, *, quiet: bool) -> tuple[Breach, ...]:
