@@ -29,7 +29,7 @@ from utterwire_client.errors import (
     UtteranceRejected,
     UtterwireError,
 )
-from utterwire_client.events import Audio, Complete, Start
+from utterwire_client.events import Audio, Complete, Marks, Start
 from utterwire_client.progress import Progress, printable
 from utterwire_client.session import connect
 from utterwire_client.sink import (
@@ -42,6 +42,7 @@ from utterwire_client.sink import (
     WritingThread,
 )
 from utterwire_client.wav import WAV_FORMATS
+from utterwire_client.word_file import WordFile
 
 __all__ = ["ExitCode", "main"]
 
@@ -97,6 +98,7 @@ class _Job:
     deadlines: Deadlines
     output: str
     raw: bool
+    marks: str | None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -147,6 +149,12 @@ def _parser() -> argparse.ArgumentParser:
     say.add_argument("--sample-rate", type=int, metavar="HZ")
     say.add_argument("--format", help="pcm_s16le (the default), mp3, opus, ...")
     say.add_argument(
+        "--marks",
+        metavar="PATH",
+        help="write when each word is spoken, and where it stands in the text, to a file as JSON "
+        "lines; - is stdout",
+    )
+    say.add_argument(
         "--header",
         action="append",
         default=[],
@@ -180,12 +188,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     progress = Progress(sys.stderr, quiet=arguments.quiet)
     try:
         job = _job(arguments)
+        words = _word_file(job)
         sink = _sink(job)
     except (_UsageError, RequestInvalid) as exc:
         progress.note(f"utterwire: {exc}")
         return ExitCode.USAGE
     try:
-        return asyncio.run(_say(job, sink, progress))
+        return asyncio.run(_say(job, sink, words, progress))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except asyncio.CancelledError:
@@ -211,6 +220,7 @@ def _job(arguments: argparse.Namespace) -> _Job:
         deadlines=_deadlines(arguments.timeout, endpoint),
         output=arguments.output,
         raw=arguments.raw,
+        marks=arguments.marks,
     )
 
 
@@ -286,7 +296,20 @@ def _sink(job: _Job) -> Sink:
         raise _UsageError(f"cannot write {path}: {exc.strerror}") from None
 
 
-async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
+def _word_file(job: _Job) -> WordFile | None:
+    if job.marks is None:
+        return None
+    if job.marks == "-" and job.output == "-":
+        raise _UsageError("stdout cannot take both: give -o FILE, or --marks FILE")
+    if job.marks == "-" and sys.stdout is None:
+        raise _UsageError("stdout is closed: give --marks FILE")
+    try:
+        return WordFile(job.marks, sys.stdout.fileno() if job.marks == "-" else 1)
+    except OSError as exc:
+        raise _UsageError(f"cannot write {job.marks}: {exc.strerror}") from None
+
+
+async def _say(job: _Job, sink: Sink, words: WordFile | None, progress: Progress) -> ExitCode:
     thread = WritingThread()
     finished = False
     task = asyncio.current_task()
@@ -295,7 +318,7 @@ async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
     with contextlib.suppress(ValueError, RuntimeError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        await _speak(job, sink, progress, thread)
+        await _speak(job, sink, words, progress, thread)
         finished = True
         return ExitCode.DONE
     except asyncio.CancelledError:
@@ -303,6 +326,9 @@ async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
         raise
     except BrokenPipeError:
         return ExitCode.BROKEN_PIPE
+    except _UsageError as exc:
+        progress.note(f"utterwire: {exc}")
+        return ExitCode.USAGE
     except UtterwireError as exc:  # before the built-in types that some of them also are
         return _failed(exc, progress)
     except OSError as exc:
@@ -319,7 +345,7 @@ async def _say(job: _Job, sink: Sink, progress: Progress) -> ExitCode:
                     kept = await thread.run(sink.give_up)
                 if kept is not None:
                     progress.note(f"utterwire: kept {progress.amount()} in {kept}")
-        thread.stop()
+        thread.stop(None if words is None else words.close)
 
 
 def _failed(exc: UtterwireError, progress: Progress) -> ExitCode:
@@ -337,7 +363,9 @@ def _failed(exc: UtterwireError, progress: Progress) -> ExitCode:
             return ExitCode.FAILED
 
 
-async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThread) -> None:
+async def _speak(
+    job: _Job, sink: Sink, words: WordFile | None, progress: Progress, thread: WritingThread
+) -> None:
     broken: set[str] = set()
 
     def warn(violation: PeerViolation) -> None:
@@ -359,6 +387,7 @@ async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThrea
             speed=job.speed,
             sample_rate=job.sample_rate,
             format=job.format,
+            marks=None if words is None else ["word"],
         )
         async for event in speech:
             match event:
@@ -368,8 +397,18 @@ async def _speak(job: _Job, sink: Sink, progress: Progress, thread: WritingThrea
                 case Audio():
                     progress.audio(len(event.data))
                     await thread.run(partial(sink.write, event.data))
+                case Marks() if words is not None:
+                    try:
+                        await thread.run(partial(words.write, event.words))
+                    except BrokenPipeError:
+                        raise
+                    except OSError as exc:
+                        problem = f"cannot write {job.marks}: {exc.strerror or exc}"
+                        raise _UsageError(problem) from None
                 case Complete():
                     speech.demand_whole(event)
+                    if words is not None and not words.count and event.received_bytes:
+                        progress.note("utterwire: warning: the endpoint told of no words")
                     # Before the session is closed: what is whole is not to be lost by that.
                     progress.done(await thread.run(sink.finish))
                 case _:

@@ -285,6 +285,8 @@ class WritingThread:
         self._calls.put(call)
         return await future
 
-    def stop(self) -> None:
-        """Let the thread end after the calls it was given."""
+    def stop(self, last: Callable[[], None] | None = None) -> None:
+        """Let the thread end after the calls it was given and, if there is one, after ``last``."""
+        if last is not None:
+            self._calls.put(last)
         self._calls.put(None)
