@@ -89,7 +89,7 @@ def test_the_machine_tries_every_cell_of_the_table() -> None:
     assert {state for state, _ in CELLS} == set(table) - {"going away"}
     assert all(event in table[state] for state, event in CELLS)
     tried: Counter[tuple[str, str]] = Counter()
-    for number in range(8):
+    for number in range(10):
         for program in written(number):
             tried.update(program.cells)
     assert set(tried) == set(CELLS)

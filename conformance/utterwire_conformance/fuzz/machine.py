@@ -177,7 +177,8 @@ def _other_rules() -> dict[str, Any]:
         "wait_more": rule(which=_WHICH, until=st.sampled_from(["ended", "answered"]))(wait),
         "ping": rule(which=_WHICH, payload=st.binary(max_size=8))(ping),
         "wait": rule(which=_WHICH, until=st.sampled_from(["ended", "ended", "answered"]))(wait),
-        "drained": precondition(_closing)(rule()(drained)),
+        # Seldom possible, so that it is offered more often.
+        **{f"drained_{n}": precondition(_closing)(rule()(drained)) for n in range(3)},
         "pause": rule(which=_WHICH, milliseconds=st.sampled_from([1, 5, 20]))(pause),
         "stall": rule(which=_WHICH)(stall),
         # One session is left, so that there is always something to do.
