@@ -292,6 +292,41 @@ async def test_comments_keep_a_slow_stream_alive(
     assert told[-1][0] == "audio_stream_end"
 
 
+async def test_http_1_0_gets_its_events_in_one_body(start: Any) -> None:
+    server = await start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    body = b'{"text": "Hello.", "request_id": "r"}'
+    head = f"Host: x\r\nAccept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(b"POST /invocations HTTP/1.0\r\n" + head.encode() + body)
+    answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+    assert b"transfer-encoding" not in answer
+    body = await reader.read()
+    assert b"content-length: %d\r\n" % len(body) in answer
+    told = events_of(body)
+    assert audio_of(told) == await spoken("Hello.")
+    assert [told[0][0], told[-1][0]] == ["audio_stream_start", "audio_stream_end"]
+    writer.close()
+
+
+async def test_nothing_follows_the_end(
+    start: Any, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shutdown that runs out of time just when all was said has nothing to tell."""
+    server = await start()
+    put = http_module.Invocation._put
+
+    async def interrupted(self: Any, data: bytes, *, last: bool = False) -> None:
+        await put(self, data, last=last)
+        if last:
+            self.cut_off()
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(http_module.Invocation, "_put", interrupted)
+    answer = await client.post(f"{server.http}/invocations", json={"text": "a"}, headers=EVENTS)
+    assert events_of(answer.content)[-1][0] == "audio_stream_end"
+    assert (await client.get(f"{server.http}/ping")).status_code == 200
+
+
 def test_a_large_block_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events_module, "EVENT_AUDIO_BYTES", 4)
     request = Synthesize("a", "v", 1.0, 8_000, "pcm_s16le", (), None)

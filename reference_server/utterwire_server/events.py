@@ -72,6 +72,10 @@ class EventWriter:
             "audio_stream_end", total_chunks=self._chunks, duration_s=round(duration_s, 6)
         )
 
+    def whole(self, data: bytes, duration_s: float) -> bytes:
+        """All events of ``data``, for a body that cannot be streamed."""
+        return b"".join([self.start(), *self.audio(data), self.end(duration_s)])
+
     def error(self, code: str, message: str) -> bytes:
         """`error`, after which nothing may follow."""
         return self._event("error", code=code, message=message)

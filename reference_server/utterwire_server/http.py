@@ -98,6 +98,7 @@ class Invocation:
         self._interruption = ""
         self._accepted = False
         self._started = False
+        self._ended = False
         self._request_id: str | None = None
         # Where the answer is a stream of events.
         self._events: EventWriter | None = None
@@ -240,29 +241,34 @@ class Invocation:
         )
         began = self._loop.time()
         outcome = "stopped"
-        # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one, unless events
-        # tell its end.
-        stream = asked.stream and self._scope["http_version"] != "1.0"
+        # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one.
+        chunked = self._scope["http_version"] != "1.0"
         try:
             async with aclosing(rendering.pieces()) as pieces:
-                if stream or self._events is not None:
+                if chunked and (asked.stream or self._events is not None):
                     # Until there is something to send, a failure can still be told by its status.
                     piece = await anext(pieces, None)
                     while piece is not None:
                         if not self._started and (piece.data or self._events is not None):
-                            await self._start(request, {})
+                            await self._begin(request)
                         if piece.data:
                             await self._put_audio(piece.data)
                         piece = await self._next(pieces)
                     if not self._started:
-                        await self._start(request, {})
+                        await self._begin(request)
                     if self._events is not None:
-                        await self._put(self._events.end(rendering.duration_s))
+                        await self._put(self._events.end(rendering.duration_s), last=True)
                 else:
                     audio = b"".join([piece.data async for piece in pieces])
-                    await self._start(request, _totals(request, audio, rendering.duration_s))
-                    await self._put(audio)
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                    if self._events is not None:
+                        body = self._events.whole(audio, rendering.duration_s)
+                        await self._start(request, {"Content-Length": str(len(body))})
+                    else:
+                        body = audio
+                        await self._start(request, _totals(request, audio, rendering.duration_s))
+                    await self._put(body)
+            if not self._ended:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "completed"
         except _Stalled:
             raise
@@ -296,9 +302,15 @@ class Invocation:
             coming.cancel()
             await asyncio.wait({coming})
 
+    async def _begin(self, request: Synthesize) -> None:
+        """Begin an answer that is streamed."""
+        await self._start(request, {})
+        if self._events is not None:
+            await self._put(self._events.start())
+
     async def _start(self, request: Synthesize, extra: dict[str, str]) -> None:
         if self._events is not None:
-            headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+            headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", **extra}
         else:
             headers = {
                 "Content-Type": media_type(request.format, request.sample_rate),
@@ -320,9 +332,6 @@ class Invocation:
             }
         )
 
-        if self._events is not None:
-            await self._put(self._events.start())
-
     async def _put_audio(self, audio: bytes) -> None:
         """Send audio as it is, or in events."""
         if self._events is None:
@@ -331,8 +340,8 @@ class Invocation:
         for event in self._events.audio(audio):
             await self._put(event)
 
-    async def _put(self, audio: bytes) -> None:
-        """Send a part of the body, and return when the peer has taken it.
+    async def _put(self, audio: bytes, *, last: bool = False) -> None:
+        """Send a part of the body, or the last of it, and return when the peer has taken it.
 
         :raises _Stalled: if it takes nothing for too long.
         """
@@ -341,8 +350,10 @@ class Invocation:
             try:
                 async with asyncio.timeout(self._service.settings.stall_timeout_s):
                     await self._send(
-                        {"type": "http.response.body", "body": piece, "more_body": True}
+                        {"type": "http.response.body", "body": piece, "more_body": not last}
                     )
+                    # From here on nothing may follow, whatever happens to the request.
+                    self._ended = last
                     await self._wire.drained()
             except TimeoutError as error:
                 raise _Stalled from error
@@ -362,8 +373,12 @@ class Invocation:
 
     async def _told(self) -> bool:
         """Tell a failure by an event and end the body; False where that cannot be."""
-        if self._events is None or self._interruption == "stalled":
+        # A body whose length was told takes no more.
+        whole = self._scope["http_version"] == "1.0"
+        if self._events is None or whole or self._interruption == "stalled":
             return False
+        if self._ended:
+            return True
         code, message = _FAILURES[self._interruption]
         try:
             async with asyncio.timeout(LAST_WORDS_S):
