@@ -108,9 +108,7 @@ class Playback:
 
     def __init__(self, recorded: Transcript, *, patience: float = 15.0) -> None:
         if recorded.role != "endpoint":
-            raise PlaybackError(
-                "what a client under test sent cannot be sent again: run the client"
-            )
+            raise PlaybackError("what a client sent cannot be sent again: run the client itself")
         if not any(entry.dir == "out" for entry in recorded.entries):
             raise PlaybackError("nothing was sent in it")
         self.recorded = recorded
@@ -233,7 +231,13 @@ class Playback:
         elif entry.kind == "raw":
             await live.send_raw(entry.data)
         elif entry.kind == "close":
-            await live.close_with(entry.data)
+            # The driver answers the endpoint's close unless it knows that one was sent; whether
+            # it did then shows in whether another followed.
+            later = self.recorded.entries[index + 1 :]
+            if any(e.kind == "close" and e.dir == "out" for e in later if _same(e, entry)):
+                await live.send_frame(Frame(Opcode.CLOSE, entry.data))
+            else:
+                await live.close_with(entry.data)
         elif entry.kind == "eof":
             broken_off = (entry.reason or "").startswith("broken off")
             await (live.abort() if broken_off else live.end())
@@ -395,6 +399,10 @@ class Playback:
             socket.missed |= left
             seqs = {step[1] for step in left if step[1] > 0}
             self._tell_missing(live, [live.utterance(seq) for seq in sorted(seqs)])
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return one.session == other.session
 
 
 def _answers(entries: list[Entry], asked: str, answer: str) -> bool:
