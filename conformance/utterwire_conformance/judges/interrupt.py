@@ -560,6 +560,7 @@ def session_goes_on(dialogue: Dialogue) -> Iterator[Judgement]:
             meaning.verdict == "accept"
             and utterance.rejection is not None
             and utterance.rejection.code not in ("overloaded", "going_away", "queue_full")
+            and not _shares_id(dialogue, utterance)
         ):
             lost = utterance
     last = dialogue.chunks[-1] if dialogue.chunks else None
@@ -575,6 +576,15 @@ def session_goes_on(dialogue: Dialogue) -> Iterator[Judgement]:
             legal="the session goes on",
             advice="Cancelling ends utterances, never the session.",
         )
+
+
+def _shares_id(dialogue: Dialogue, utterance: Utterance) -> bool:
+    """Whether an earlier request has its id, so that it may be a duplicate."""
+    named = utterance.sent.meaning.request_id
+    return named is not None and any(
+        other.seq < utterance.seq and other.sent.meaning.request_id == named
+        for other in dialogue.utterances.values()
+    )
 
 
 @check("cancel.after-close", "cancel-after-close")
