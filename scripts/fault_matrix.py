@@ -1,63 +1,322 @@
-"""Run every fault against the checks that must find it, and keep the whole matrix.
+"""Run every fault against every check, compare with what is expected, and keep the whole matrix.
 
-    python scripts/fault_matrix.py
+    python scripts/fault_matrix.py                 # all; writes evidence/fault_matrix.json and .md
+    python scripts/fault_matrix.py --resume        # goes on where a run was broken off
+    python scripts/fault_matrix.py --fault NAME    # some; shows what is red, writes nothing
+    python scripts/fault_matrix.py --update        # writes what was found as what is expected
 
-The result is JSON: how it was made, and for each fault the verdict and reason of each check that
-is to turn red.  Exits as the tests of the matrix do: 0 if no fault survives.
+For each fault all scenarios are played in which it changes anything (found out by putting before
+it what passed an honest proxy), or all with --everything; then every check judges. A fault that
+was not found as expected is played again, alone: only what shows each time is a difference.
+--update prints what changes and asks for a person's word: --yes gives it beforehand.
+
+Exits with 0 if every fault turned red what it should and nothing else, 1 if not, 2 if it could not
+be found out.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import datetime
+import difflib
+import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from provenance import ROOT, record, write
+from utterwire_conformance.check import CHECKS
+from utterwire_conformance.endpoints import find_endpoint
+from utterwire_conformance.faults import FAULTS, Fault
+from utterwire_conformance.faults.expectation import (
+    NARROW,
+    Difference,
+    Expectation,
+    expectations,
+    to_text,
+)
+from utterwire_conformance.faults.matrix import Plan, Row, run_matrix
 
 __all__ = ["main"]
 
-LIBRARIES = ("h11", "pytest", "starlette", "uvicorn", "websockets")
+LIBRARIES = ("h11", "starlette", "uvicorn", "websockets")
+ENDPOINTS = ("reference", "reference-core")
+PACKAGE = ROOT / "conformance" / "utterwire_conformance"
+EXPECTED = PACKAGE / "faults" / "expected.json"
+PARTS = ROOT / ".tox" / "fault_matrix.jsonl"
+AGAIN = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run and write the result; 2 if there was no matrix."""
-    parser = argparse.ArgumentParser(description="Run every fault against its checks.")
-    parser.add_argument("--out", default="evidence/fault_matrix.json", help="a file, or -")
-    options = parser.parse_args(arguments)
+    """Run, compare, write; the exit status."""
+    options = parse(arguments)
     started = datetime.datetime.now(datetime.UTC)
-    with tempfile.TemporaryDirectory(prefix="utterwire-matrix-") as folder:
-        path = Path(folder) / "matrix.json"
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "conformance/tests/test_fault_matrix.py"],
-            cwd=ROOT,
-            env={**os.environ, "UTTERWIRE_FAULT_MATRIX": str(path)},
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            check=False,
-        )
-        if not path.exists():
-            print("fault_matrix: the tests wrote no matrix; see above", file=sys.stderr)
+    chosen = choose(options.fault)
+    if chosen is None:
+        return 2
+    expected = dict(expectations()) if EXPECTED.exists() else {}
+    try:
+        with tempfile.TemporaryDirectory(prefix="utterwire-matrix-") as folder:
+            parts = Path(folder) / "rows.jsonl" if options.fault else PARTS
+            rows, runs = run(chosen, expected, options, parts)
+    except (OSError, ValueError, ExceptionGroup) as error:
+        print(f"fault_matrix: {first_of(error)}", file=sys.stderr)
+        return 2
+    for name, row in rows.items():
+        if options.fault:
+            show(name, row)
+    if options.update:
+        return update(rows, expected, yes=options.yes, partial=bool(options.fault))
+    found = [difference(row, name, expected) for name, row in rows.items()]
+    odd_ones = [str(each) for each in found if each]
+    print("\n".join(odd_ones) or f"{len(rows)} faults: each as expected")
+    if not options.fault:
+        result = record(["python", "scripts/fault_matrix.py", *arguments], started, LIBRARIES)
+        kept = {name: {**row, "runs": runs[name]} for name, row in rows.items()}
+        result |= summary(rows, expected) | {"differences": odd_ones, "matrix": kept}
+        write(result, options.out)
+        if options.out != "-":
+            page = (ROOT / options.out).with_suffix(".md")
+            page.write_text(markdown(rows, result), encoding="utf-8")
+    return 1 if odd_ones else 0
+
+
+def run(
+    chosen: Sequence[Fault],
+    expected: Mapping[str, Expectation],
+    options: argparse.Namespace,
+    parts: Path,
+) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
+    """The rows of the faults, and how often each was played."""
+    parts.parent.mkdir(exist_ok=True)
+    rows = read_parts(parts) if options.resume else {}
+    if not options.resume:
+        parts.unlink(missing_ok=True)
+    rows |= play([fault for fault in chosen if fault.name not in rows], options, parts)
+    rows = {fault.name: rows[fault.name] for fault in chosen}
+    runs = dict.fromkeys(rows, 1)
+    for _ in range(AGAIN):
+        odd = [fault for fault in chosen if differs(rows[fault.name], expected)]
+        if not odd or not expected:
+            break
+        for name, row in play(odd, options, parts, alone=True).items():
+            runs[name] += 1
+            # Of what differs only what shows each time counts.
+            if fewer(row, rows[name], expected):
+                rows[name] = row
+    return rows, runs
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description="Run every fault against every check.")
+    parser.add_argument("--out", default="evidence/fault_matrix.json", help="a file, or -")
+    parser.add_argument("--fault", action="append", metavar="NAME", help="only this; repeatable")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--everything", action="store_true", help="play all scenarios")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of a broken-off run")
+    parser.add_argument("--update", action="store_true", help="rewrite what is expected")
+    parser.add_argument("--yes", action="store_true", help="the update was reviewed")
+    return parser.parse_args(arguments)
+
+
+def choose(names: Sequence[str] | None) -> list[Fault] | None:
+    """The faults to play, or None with a word on stderr."""
+    unknown = [name for name in names or () if name not in FAULTS]
+    if unknown:
+        print(f"fault_matrix: there is no fault {unknown[0]!r}", file=sys.stderr)
+        return None
+    return [FAULTS[name] for name in names] if names else list(FAULTS.values())
+
+
+def sources() -> str:
+    """A digest of all that a row rests on."""
+    digest = hashlib.sha256()
+    for folder in (PACKAGE, ROOT / "reference_server" / "utterwire_server"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def read_parts(path: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a run as far as it came, if nothing has changed since."""
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    version = sources()
+    return {line["fault"]: line["row"] for line in lines if line["sources"] == version}
+
+
+def play(
+    faults: Sequence[Fault], options: argparse.Namespace, parts: Path, *, alone: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Play faults in processes of their own, which add rows to `parts` as they come."""
+    jobs = 1 if alone else max(1, min(options.jobs, len(faults)))
+    # Those that are next to each other are alike, and so take alike long.
+    shares = [[fault.name for fault in faults[number::jobs]] for number in range(jobs)]
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        everything, version = options.everything, sources()
+        tasks = [
+            pool.submit(play_share, names, everything, alone, str(parts), version)
+            for names in shares
+            if names
+        ]
+        for task in as_completed(tasks):
+            task.result()
+    rows = read_parts(parts)
+    return {fault.name: rows[fault.name] for fault in faults}
+
+
+def play_share(names: list[str], everything: bool, alone: bool, path: str, version: str) -> None:
+    """Play some faults and add their rows to a file; runs in a process of its own."""
+    plan = Plan(everything=everything, faults=1 if alone else 3)
+    begun, done = time.monotonic(), 0
+    with open(path, "a", encoding="utf-8") as parts:
+
+        def keep(row: Row) -> None:
+            nonlocal done
+            done += 1
+            line = {"fault": row.fault, "sources": version, "row": row.to_json()}
+            # One write of one line: several processes add to the file.
+            parts.write(json.dumps(line) + "\n")
+            parts.flush()
+            spent = time.monotonic() - begun
+            print(f"{done} of {len(names)} after {spent:.0f} s: {row.fault}", file=sys.stderr)
+
+        endpoints = [find_endpoint(name) for name in ENDPOINTS]
+        asyncio.run(run_matrix(endpoints, [FAULTS[name] for name in names], plan, each=keep))
+
+
+def difference(
+    row: Mapping[str, Any], name: str, expected: Mapping[str, Expectation]
+) -> Difference:
+    """How a row differs from what is expected of its fault."""
+    red = row["red"].keys() | row["broken"].keys()
+    if name not in expected:
+        return Difference(name, (), tuple(sorted(red)))
+    return Difference.between(name, red, expected[name])
+
+
+def differs(row: Mapping[str, Any], expected: Mapping[str, Expectation]) -> bool:
+    """Whether a row is not as expected."""
+    return bool(difference(row, row["fault"], expected))
+
+
+def fewer(
+    row: Mapping[str, Any], before: Mapping[str, Any], expected: Mapping[str, Expectation]
+) -> bool:
+    """Whether a row differs in less than the one before."""
+    now, then = (difference(each, each["fault"], expected) for each in (row, before))
+    count: Callable[[Difference], int] = lambda d: len(d.missing) + len(d.unexpected)  # noqa: E731
+    return count(now) < count(then)
+
+
+def show(name: str, row: Mapping[str, Any]) -> None:
+    """A row for a person."""
+    print(f"{name} before {row['endpoint']} (standstill {row['standstill_s']} s):")
+    for kind in ("red", "broken"):
+        for check, reason in row[kind].items():
+            print(f"    {kind}: {check}: {reason}")
+
+
+def update(
+    rows: Mapping[str, Mapping[str, Any]],
+    expected: Mapping[str, Expectation],
+    *,
+    yes: bool,
+    partial: bool,
+) -> int:
+    """Make what was found what is expected, once a person has seen the difference."""
+    new = dict(expected) if partial else {}
+    for name, row in rows.items():
+        if row["broken"] or not row["red"]:
+            print(f"fault_matrix: {name} was not found, or not judged: {row}", file=sys.stderr)
             return 2
-        matrix = json.loads(path.read_text(encoding="utf-8"))
-    result = record(["python", "scripts/fault_matrix.py", *arguments], started, LIBRARIES)
-    red = {"fail", "weak"}
-    result |= {
-        "faults": len(matrix),
-        "checks": len({check for row in matrix.values() for check in row}),
-        "survivors": sorted(
-            name
-            for name, row in matrix.items()
-            if any(j["verdict"] not in red for j in row.values())
-        ),
-        "matrix": matrix,
+        known = expected.get(name)
+        may = dict(known.may) if known else {}
+        red = frozenset(row["red"]) - may.keys()
+        # A choice of scenarios that still does is not changed.
+        play_these = known.play if known and known.red == red else tuple(row["cover"])
+        new[name] = Expectation(row["endpoint"], red, play_these, may)
+    before, after = to_text(expected).splitlines(), to_text(new).splitlines()
+    lines = list(difflib.unified_diff(before, after, "expected", "found", lineterm="", n=3))
+    if not lines:
+        print("nothing has changed")
+        return 0
+    print("\n".join(lines))
+    if not yes and input("Is each of these changes right? Say yes: ").strip() != "yes":
+        print("fault_matrix: nothing was written", file=sys.stderr)
+        return 1
+    EXPECTED.write_text(to_text(new), encoding="utf-8")
+    return 0
+
+
+def killers(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """By check, the faults that turn it red, the narrowest first."""
+    found: dict[str, list[str]] = {check: [] for check in sorted(CHECKS)}
+    for name in sorted(rows, key=lambda name: (len(rows[name]["red"]), name)):
+        for check in rows[name]["red"]:
+            found[check].append(name)
+    return found
+
+
+def summary(
+    rows: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Expectation]
+) -> dict[str, Any]:
+    """The matrix in numbers."""
+    narrow = {
+        check: [name for name in names if len(rows[name]["red"]) <= NARROW]
+        for check, names in killers(rows).items()
     }
-    write(result, options.out)
-    return done.returncode
+    return {
+        "faults": len(rows),
+        "checks": len(CHECKS),
+        "pairs": sum(len(row["red"]) for row in rows.values()),
+        "checks_without_a_narrow_fault": sorted(c for c, names in narrow.items() if not names),
+        "free": {name: dict(each.may) for name, each in sorted(expected.items()) if each.may},
+    }
+
+
+def markdown(rows: Mapping[str, Mapping[str, Any]], result: Mapping[str, Any]) -> str:
+    """The matrix as a page: by check its faults, and by fault its checks."""
+    lines = [
+        "# Faults and checks",
+        "",
+        "Made by `python scripts/fault_matrix.py`. The reasons of every red check stand in",
+        "[fault_matrix.json](fault_matrix.json).",
+        "",
+        f"{result['faults']} faults, {result['checks']} checks, {result['pairs']} pairs.",
+        f"Differences from what is expected: {len(result['differences'])}.",
+        "",
+        "## By check",
+        "",
+        "| check | faults that turn it red, those that turn fewest checks red first |",
+        "| --- | --- |",
+    ]
+    for check, names in killers(rows).items():
+        told = ", ".join(f"`{n}` ({len(rows[n]['red'])})" for n in names[:8])
+        more = f", and {len(names) - 8} more" if len(names) > 8 else ""
+        lines.append(f"| `{check}` | {told or '(none)'}{more} |")
+    lines += ["", "## By fault", "", "| fault | what it does | checks it turns red |"]
+    lines.append("| --- | --- | --- |")
+    for name, row in rows.items():
+        told = ", ".join(f"`{check}`" for check in sorted(row["red"]))
+        lines.append(f"| `{name}` | {FAULTS[name].explanation} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from .stage import SCENARIOS
 from .transcript import Entry, Role, Transcript
 from .verdict import Judgement, Verdict, not_exercised
 
-__all__ = ["Moment", "Moments", "chosen_checks", "judge_checks"]
+__all__ = ["Moment", "Moments", "chosen_checks", "judge_accounts", "judge_checks"]
 
 _LAUNCH_NEEDED: Final = (
     "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
@@ -54,10 +54,7 @@ def judge_checks(
     """
     ordered = sorted(transcripts, key=lambda transcript: transcript.scenario)
     accounts = [Account.of(transcript) for transcript in ordered]
-    found = {
-        check.id: _judge(check, accounts, launched=launched, unreachable=unreachable)
-        for check in checks
-    }
+    found = judge_accounts(checks, accounts, launched=launched, unreachable=unreachable)
     if selection is None or selection.scenarios is None:
         return found
     return {
@@ -65,6 +62,20 @@ def judge_checks(
         if _shown(CHECKS[name], selection.scenarios)
         else _in_part(judgement, selection)
         for name, judgement in found.items()
+    }
+
+
+def judge_accounts(
+    checks: Iterable[Check],
+    accounts: Sequence[Account],
+    *,
+    launched: bool = True,
+    unreachable: str | None = None,
+) -> dict[str, Judgement]:
+    """The judgement of each check, by its id, on transcripts that were read before."""
+    return {
+        check.id: _judge(check, accounts, launched=launched, unreachable=unreachable)
+        for check in checks
     }
 
 

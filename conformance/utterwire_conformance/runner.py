@@ -11,6 +11,7 @@ from . import scenarios
 from .check import Check
 from .claims import EndpointClaims
 from .driver import ConnectFailed
+from .endpoints import Endpoint
 from .fuzz import FuzzPlan, FuzzResults, fuzz
 from .judging import chosen_checks, judge_checks
 from .progress import Progress
@@ -20,7 +21,7 @@ from .target import LaunchFailed, Target
 from .transcript import Transcript
 from .verdict import Judgement
 
-__all__ = ["Options", "Results", "run_checks"]
+__all__ = ["Options", "Results", "learned", "run_checks"]
 
 _PROBE: Final = "probe"
 _NEGOTIATION: Final = "negotiation"
@@ -132,11 +133,8 @@ async def _play_all(
     if "negotiate" in endpoint.claims.profiles and not meter.hopeless:
         first = await play(SCENARIOS[_NEGOTIATION], target, main, pace, meter)
         results.transcripts[_NEGOTIATION] = first
-        stated = scenarios.stated(first)
-        claims = endpoint.claims.completed_by(stated, voice=endpoint.voice)
-        # What the endpoint file says counts; what it does not say is learned.
-        target.endpoint = replace(endpoint, claims=claims)
-        results.claims = claims
+        target.endpoint = learned(endpoint, first)
+        results.claims = target.endpoint.claims
     places = asyncio.Semaphore(options.players)
     waiting = asyncio.Semaphore(8)
 
@@ -188,3 +186,12 @@ async def _fuzz(
             finding.transcript, scenario=finding.scenario
         )
     return fuzzed
+
+
+def learned(endpoint: Endpoint, negotiation: Transcript) -> Endpoint:
+    """The endpoint with what `session` stated in a transcript of the scenario `negotiation`.
+
+    What the endpoint file says counts; what it does not say is learned.
+    """
+    stated = scenarios.stated(negotiation)
+    return replace(endpoint, claims=endpoint.claims.completed_by(stated, voice=endpoint.voice))

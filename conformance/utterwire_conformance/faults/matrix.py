@@ -1,28 +1,49 @@
-"""Every fault against the checks that must find it."""
+"""Every fault against every check: which turn red, and whether those are the ones that should."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from utterwire_conformance.check import CHECKS
+from utterwire_conformance.check import CHECKS, Account
 from utterwire_conformance.endpoints import SESSION_PATH, Endpoint
+from utterwire_conformance.judging import chosen_checks, judge_accounts
 from utterwire_conformance.proxy import FaultProxy, Tampers
-from utterwire_conformance.runner import Options, Results, run_checks
-from utterwire_conformance.stage import Pace
+from utterwire_conformance.runner import learned
+from utterwire_conformance.stage import MOST_IN_VAIN, SCENARIOS, Meter, Pace, Scenario, play
 from utterwire_conformance.target import Instance, Target
+from utterwire_conformance.transcript import Transcript
 from utterwire_conformance.verdict import Judgement, Verdict
 
+from .expectation import Difference, Expectation
 from .fault import Fault
+from .passage import Passage
 
-__all__ = ["Matrix", "ProxiedTarget", "checks_of", "run_behind", "run_matrix"]
+__all__ = [
+    "Baseline",
+    "Plan",
+    "ProxiedTarget",
+    "Row",
+    "place_of",
+    "play_behind",
+    "run_baseline",
+    "run_matrix",
+    "run_row",
+]
 
 _RED: Final = frozenset({Verdict.FAIL, Verdict.WEAK})
+_NEGOTIATION: Final = "negotiation"
 # The endpoint of a matrix is known to be quick: who is silent for so long stays silent. It is less
 # than the idle limit of the built-in endpoints, which would end the silence.
 _PACE: Final = Pace(connect=10.0, first=3.5, stall=3.5)
+_BEAT_S: Final = 0.1
+# A machine that stood still for longer than this can have made a clock tell a fault that is none.
+_STANDSTILL_S: Final = 0.75
+_ROUNDS: Final = 2
+# A fault that silences an endpoint does so in every scenario: the suite's patience is short.
+_WAITED_IN_VAIN: Final = MOST_IN_VAIN - 2
 
 
 @dataclass(slots=True)
@@ -87,101 +108,301 @@ class ProxiedTarget(Target):
         )
 
 
-@dataclass(slots=True)
-class Matrix:
-    """Judgements by fault and check; `survivors` are the pairs that stayed green.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a matrix.
 
-    Where a requirement has several checks, each looks at a part of it: a fault is found by one.
+    `scenarios` are those to play for each fault, to see what is expected of it; where None, all
+    are that the fault changes anything in, and with `everything` simply all. `faults` and
+    `players` say how many faults, and scenarios of each, are played at a time. `tries` is how
+    often a fault is played if the machine stood still meanwhile.
     """
 
-    judgements: dict[str, dict[str, Judgement]] = field(default_factory=dict)
+    scenarios: Callable[[Fault], Iterable[str]] | None = None
+    everything: bool = False
+    faults: int = 3
+    players: int = 6
+    tries: int = 3
+    pace: Pace = _PACE
+
+
+@dataclass(slots=True)
+class Baseline:
+    """What an endpoint does without a fault: transcripts, and what passed, by scenario.
+
+    `touched` are the scenarios in which a fault changes anything, by the names of those faults
+    for which that was found out.
+    """
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    passages: dict[str, list[Passage]] = field(default_factory=dict)
+    touched: dict[str, list[str]] = field(default_factory=dict)
+
+    def touch(self, faults: Iterable[Fault]) -> None:
+        """Find out in which scenarios each fault changes anything."""
+        tampers: dict[str, Tampers] = {fault.name: fault for fault in faults}
+        self.touched |= {name: [] for name in tampers}
+        for scenario, passages in self.passages.items():
+            for name in set().union(*(passage.changed_by(tampers) for passage in passages)):
+                self.touched[name].append(scenario)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one fault before one endpoint: the judgement of every check.
+
+    `played` are the scenarios that were, `standstill_s` the longest time for which the machine
+    stood still meanwhile. `cover` is a small choice of scenarios by which each red check is red
+    already; it is empty where not all were played.
+    """
+
+    fault: str
+    endpoint: str
+    judgements: Mapping[str, Judgement]
+    played: tuple[str, ...]
+    standstill_s: float = 0.0
+    cover: tuple[str, ...] = ()
 
     @property
-    def survivors(self) -> dict[str, dict[str, Judgement]]:
-        """By fault, the checks that should have found it and did not."""
-        return {
-            fault: left for fault, row in self.judgements.items() if (left := self._missed_by(row))
-        }
-
-    @staticmethod
-    def _missed_by(row: dict[str, Judgement]) -> dict[str, Judgement]:
-        broken = {CHECKS[check].requirement for check, j in row.items() if j.verdict in _RED}
-        return {check: j for check, j in row.items() if CHECKS[check].requirement not in broken}
+    def red(self) -> frozenset[str]:
+        """The checks that found it."""
+        return _red(self.judgements)
 
     @property
-    def found(self) -> frozenset[str]:
-        """The checks that found at least one fault."""
+    def broken(self) -> frozenset[str]:
+        """The checks that could not judge."""
         return frozenset(
-            check
-            for row in self.judgements.values()
-            for check, judgement in row.items()
-            if judgement.verdict in _RED
+            c for c, j in self.judgements.items() if j.verdict is Verdict.HARNESS_ERROR
         )
 
+    def against(self, expected: Expectation) -> Difference:
+        """How this differs from what is expected, both ways."""
+        return Difference.between(self.fault, self.red | self.broken, expected)
+
     def to_json(self) -> dict[str, Any]:
-        """By fault and check: the verdict and its reason."""
+        """As it stands in the kept result: the red checks with their reasons, and the unseen."""
+        unseen = sorted(c for c, j in self.judgements.items() if j.verdict is Verdict.NOT_EXERCISED)
         return {
-            fault: {
-                check: {"verdict": judgement.verdict.value, "reason": judgement.reason}
-                for check, judgement in row.items()
-            }
-            for fault, row in self.judgements.items()
+            "fault": self.fault,
+            "endpoint": self.endpoint,
+            "red": {c: self.judgements[c].reason for c in sorted(self.red)},
+            "broken": {c: self.judgements[c].reason for c in sorted(self.broken)},
+            "not_exercised": unseen,
+            "cover": list(self.cover),
+            "standstill_s": round(self.standstill_s, 2),
         }
 
 
-def checks_of(fault: Fault) -> tuple[str, ...]:
-    """The ids of the checks that must find a fault: those of the requirements it breaks."""
-    return tuple(check.id for check in CHECKS.values() if check.requirement in fault.breaks)
+@dataclass(slots=True)
+class _Pulse:
+    """Tells for how long the machine stood still, as far as this loop could see."""
+
+    worst: float = 0.0
+    _task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    async def __aenter__(self) -> _Pulse:
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + _BEAT_S
+            await asyncio.sleep(_BEAT_S)
+            self.worst = max(self.worst, clock() - due)
 
 
-async def run_matrix(
-    endpoints: Sequence[Endpoint], faults: Iterable[Fault], *, at_a_time: int = 4
-) -> Matrix:
-    """Run every fault against its checks.
-
-    A fault is put before the first of `endpoints` that it can be seen on; of each one instance is
-    launched for all.
+def place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
+    """The first of the endpoints before which the fault can be seen.
 
     Raises:
-        LaunchFailed: an endpoint cannot be launched.
-        ValueError: a fault can be seen on none of them.
+        ValueError: there is none.
     """
-    matrix = Matrix()
-    places = asyncio.Semaphore(at_a_time)
-    queues: dict[int, list[Fault]] = {}
-    for fault in faults:
-        matrix.judgements[fault.name] = {}
-        queues.setdefault(_place_of(fault, endpoints), []).append(fault)
-
-    async def one(fault: Fault, endpoint: Endpoint, upstream: Instance) -> None:
-        async with places:
-            results = await run_behind(endpoint, upstream, fault, checks_of(fault))
-        matrix.judgements[fault.name] = results.judgements
-
-    for place, queue in queues.items():
-        endpoint = endpoints[place]
-        async with Target(endpoint) as target, asyncio.TaskGroup() as tasks:
-            assert target.main is not None
-            for fault in queue:
-                tasks.create_task(one(fault, endpoint, target.main))
-    return matrix
-
-
-def _place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
     for place, endpoint in enumerate(endpoints):
         if not fault.lacks & endpoint.claims.profiles:
             return place
     raise ValueError(f"the fault {fault.name} can be seen on none of the endpoints")
 
 
-async def run_behind(
+async def run_matrix(
+    endpoints: Sequence[Endpoint],
+    faults: Iterable[Fault],
+    plan: Plan | None = None,
+    *,
+    each: Callable[[Row], None] = lambda _: None,
+) -> dict[str, Row]:
+    """Play every fault and judge it by every check; the rows by fault.
+
+    A fault is put before the first of `endpoints` that it can be seen on; of each one instance is
+    launched for all. `each` is told of every row as it comes.
+
+    Raises:
+        LaunchFailed: an endpoint cannot be launched.
+        ValueError: a fault can be seen on none of them, or something is red without any fault.
+    """
+    plan = plan or Plan()
+    rows: dict[str, Row] = {}
+    places = asyncio.Semaphore(plan.faults)
+    queues: dict[int, list[Fault]] = {}
+    for fault in faults:
+        queues.setdefault(place_of(fault, endpoints), []).append(fault)
+
+    async def one(
+        fault: Fault, endpoint: Endpoint, upstream: Instance, baseline: Baseline | None
+    ) -> None:
+        async with places:
+            rows[fault.name] = await run_row(endpoint, upstream, fault, plan, baseline)
+        each(rows[fault.name])
+
+    for place, queue in queues.items():
+        endpoint = endpoints[place]
+        async with Target(endpoint) as target, asyncio.TaskGroup() as tasks:
+            assert target.main is not None
+            baseline = None
+            if plan.scenarios is None:
+                baseline = await run_baseline(endpoint, target.main, plan)
+                baseline.touch(queue)
+            for fault in queue:
+                tasks.create_task(one(fault, endpoint, target.main, baseline))
+    return rows
+
+
+async def run_baseline(
+    endpoint: Endpoint, upstream: Instance, plan: Plan | None = None
+) -> Baseline:
+    """Play everything without a fault, twice: what crosses on the way need not do so alike.
+
+    Raises:
+        ValueError: something is red, so that no fault could be told by it.
+    """
+    plan = plan or Plan()
+    names = [s.name for s in SCENARIOS.values() if s.profile in endpoint.claims.profiles]
+    baseline = Baseline(passages={name: [] for name in names})
+    for _ in range(_ROUNDS):
+        kept = {name: Passage() for name in names}
+        transcripts = await play_behind(endpoint, upstream, kept.__getitem__, names, plan)
+        baseline.accounts = {name: Account.of(transcripts[name]) for name in transcripts}
+        for name, passage in kept.items():
+            baseline.passages[name].append(passage)
+        bad = {
+            f"{check}: {judgement.reason}"
+            for check, judgement in _judged(baseline.accounts).items()
+            if judgement.verdict in _RED or judgement.verdict is Verdict.HARNESS_ERROR
+        }
+        if bad:
+            raise ValueError(f"red without a fault: {'; '.join(sorted(bad))}")
+    return baseline
+
+
+async def run_row(
     endpoint: Endpoint,
     upstream: Instance,
-    tampers: Tampers | None,
-    checks: Iterable[str],
-    *,
-    pace: Pace = _PACE,
-) -> Results:
-    """Run some checks on an instance that stands behind a proxy."""
-    target = ProxiedTarget(endpoint, upstream, tampers)
-    return await run_checks(target, checks, Options(pace=pace))
+    fault: Fault,
+    plan: Plan | None = None,
+    baseline: Baseline | None = None,
+) -> Row:
+    """Play one fault before an instance that runs already, and judge it by every check.
+
+    What the fault changes nothing in is taken from the baseline, where there is one.
+    """
+    plan = plan or Plan()
+    chosen: list[str] = []
+    if plan.scenarios is not None:
+        chosen = list(plan.scenarios(fault))
+    elif baseline is not None:
+        if not plan.everything and fault.name not in baseline.touched:
+            baseline.touch([fault])
+        chosen = list(baseline.passages) if plan.everything else baseline.touched[fault.name]
+    tries = plan.tries
+    while True:
+        tries -= 1
+        async with _Pulse() as pulse:
+            transcripts = await play_behind(endpoint, upstream, lambda _: fault, chosen, plan)
+        if pulse.worst < _STANDSTILL_S or tries <= 0:
+            break
+    accounts = {name: Account.of(transcript) for name, transcript in transcripts.items()}
+    played = tuple(sorted(accounts))
+    if baseline is not None:
+        accounts = {**baseline.accounts, **accounts}
+    judgements = _judged(accounts)
+    row = Row(fault.name, endpoint.name, judgements, played, pulse.worst)
+    return replace(row, cover=_cover(row.red, accounts)) if plan.scenarios is None else row
+
+
+def _judged(accounts: Mapping[str, Account]) -> dict[str, Judgement]:
+    """The judgement of every check, by id."""
+    return judge_accounts(chosen_checks(), list(accounts.values()))
+
+
+async def play_behind(
+    endpoint: Endpoint,
+    upstream: Instance,
+    tampers: Callable[[str], Tampers | None],
+    names: Iterable[str],
+    plan: Plan | None = None,
+) -> dict[str, Transcript]:
+    """Play scenarios on an instance that stands behind a proxy; the transcripts by scenario.
+
+    Each scenario has a proxy and a patience of its own, so that none is disturbed by what another
+    has found. `tampers` gives what its proxy does.
+    """
+    plan = plan or Plan()
+    transcripts: dict[str, Transcript] = {}
+    places = asyncio.Semaphore(plan.players)
+    waiting = asyncio.Semaphore(plan.players)
+
+    async def one(scenario: Scenario) -> None:
+        async with (
+            waiting if scenario.long or scenario.launches else places,
+            ProxiedTarget(endpoint, upstream, tampers(scenario.name)) as target,
+        ):
+            assert target.main is not None
+            meter = Meter(endpoint.budget)
+            meter.vain = _WAITED_IN_VAIN
+            transcripts[scenario.name] = await play(scenario, target, target.main, plan.pace, meter)
+
+    if "negotiate" in endpoint.claims.profiles:
+        await one(SCENARIOS[_NEGOTIATION])
+        endpoint = learned(endpoint, transcripts[_NEGOTIATION])
+    left = [SCENARIOS[name] for name in dict.fromkeys(names) if name not in transcripts]
+    async with asyncio.TaskGroup() as group:
+        for scenario in sorted(left, key=_cost):
+            group.create_task(one(scenario))
+    return dict(sorted(transcripts.items()))
+
+
+def _cost(scenario: Scenario) -> tuple[bool, bool, bool, str]:
+    """What waits long is begun first, what costs much comes last."""
+    return (not scenario.launches, not scenario.long, scenario.heavy, scenario.name)
+
+
+def _price(name: str) -> tuple[bool, bool, bool, str]:
+    scenario = SCENARIOS[name]
+    return (scenario.launches, scenario.long, scenario.heavy, name)
+
+
+def _cover(red: frozenset[str], accounts: Mapping[str, Account]) -> tuple[str, ...]:
+    """A small choice of scenarios by which every red check is red; cheap ones are preferred."""
+    checks = [CHECKS[check] for check in sorted(red)]
+    shown = {name: _red(judge_accounts(checks, [account])) for name, account in accounts.items()}
+    chosen: list[str] = []
+    # What no single scenario shows takes all of the check's own.
+    for check in sorted(red - frozenset().union(*shown.values())):
+        chosen += [n for n in CHECKS[check].scenarios if n in accounts and n not in chosen]
+    left = red - _red(judge_accounts(checks, [accounts[name] for name in chosen]))
+    while left:
+        best = min(shown, key=lambda name: (-len(shown[name] & left), _price(name)))
+        if not shown[best] & left:
+            break
+        chosen.append(best)
+        left -= shown[best]
+    return tuple(sorted(chosen))
+
+
+def _red(judgements: Mapping[str, Judgement]) -> frozenset[str]:
+    return frozenset(c for c, j in judgements.items() if j.verdict in _RED)

@@ -54,6 +54,10 @@ class _ClientMessages:
         self._frames.append(frame)
         if not frame.fin:
             return None
+        return self.drop()
+
+    def drop(self) -> tuple[Frame, ...]:
+        """The frames of the message that was begun, which is given up."""
         frames = tuple(self._frames)
         self._frames.clear()
         return frames
@@ -144,7 +148,12 @@ class SessionRelay:
 
     def _on_client_frame(self, frame: Frame) -> Iterable[Action]:
         if self._messages.breach(frame):
-            return self._tamper.client_breach(frame)
+            # The beginning of a message that waits for its end may be what makes it a breach.
+            begun = self._messages.drop() if self._whole_messages else ()
+            return [
+                *(ToEndpoint(part, as_is=True) for part in begun),
+                *self._tamper.client_breach(frame),
+            ]
         if frame.is_control:
             return self._tamper.client_frame(frame)
         onwards = [] if self._whole_messages else [ToEndpoint(frame, as_is=True)]
