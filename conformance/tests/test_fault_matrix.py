@@ -1,27 +1,33 @@
-"""No fault survives: each of them turns the checks red that it should, and every check finds one.
+"""Each fault turns red the checks that are expected of it, and no others.
 
-The whole matrix takes a minute or two and is marked slow. With `UTTERWIRE_FAULT_MATRIX` in the
-environment it is written to that file.
+The whole matrix plays, for each fault, the scenarios that show what is expected, and judges by
+every check; it takes minutes and is marked slow. `scripts/fault_matrix.py` plays everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-from pathlib import Path
 
 import pytest
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.endpoints import find_endpoint
 from utterwire_conformance.faults import FAULTS, Fault
-from utterwire_conformance.faults.matrix import Matrix, run_behind, run_matrix
-from utterwire_conformance.runner import Results
-from utterwire_conformance.stage import Pace
+from utterwire_conformance.faults.expectation import NARROW, Expectation, expectations
+from utterwire_conformance.faults.matrix import (
+    Plan,
+    Row,
+    place_of,
+    run_baseline,
+    run_matrix,
+    run_row,
+)
+from utterwire_conformance.judging import chosen_checks
+from utterwire_conformance.stage import SCENARIOS, Pace
 from utterwire_conformance.target import Target
-from utterwire_conformance.verdict import Verdict, fail, passed
+from utterwire_conformance.verdict import Verdict, fail, not_exercised, passed
 
 ENDPOINTS = [find_endpoint("reference"), find_endpoint("reference-core")]
+EXPECTED = expectations()
 # Nothing is waited for in vain without a fault, so that a machine that halts for seconds may.
 _PATIENT = Pace(connect=30.0, first=30.0, stall=30.0)
 # One of each kind: a message refused, accepted, rewritten; chunks changed, moved, held; frames,
@@ -30,90 +36,141 @@ SAMPLE = (
     "null-fields-refused",
     "blank-text-accepted",
     "text-ignored",
-    "seq-from-zero",
     "second-first",
     "samples-split",
     "compression-negotiated",
     "pongs-empty",
     "closes-after-utterance",
     "http-errors-as-500",
+    "unclaimed-type-accepted",
 )
 
 
-def run(faults: list[Fault]) -> Matrix:
-    return asyncio.run(run_matrix(ENDPOINTS, faults, at_a_time=6))
+def showing(fault: Fault) -> tuple[str, ...]:
+    return EXPECTED[fault.name].play
+
+
+def run(faults: list[Fault]) -> dict[str, Row]:
+    return asyncio.run(run_matrix(ENDPOINTS, faults, Plan(scenarios=showing, faults=4)))
+
+
+def confirmed(row: Row) -> Row:
+    """The row; where the machine stood still it is played once more, and by itself."""
+    if not row.against(EXPECTED[row.fault]) or row.standstill_s < 0.5:
+        return row
+    return run([FAULTS[row.fault]])[row.fault]
 
 
 @pytest.fixture(scope="module")
-def sample() -> Matrix:
+def sample() -> dict[str, Row]:
     return run([FAULTS[name] for name in SAMPLE])
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_sample_is_found(sample: Matrix, name: str) -> None:
-    assert sample.judgements[name]
-    assert name not in sample.survivors, sample.survivors[name]
+def test_a_sample_is_found_as_expected(sample: dict[str, Row], name: str) -> None:
+    difference = confirmed(sample[name]).against(EXPECTED[name])
+    assert not difference, str(difference)
 
 
 def selected(items: list[pytest.Item]) -> list[Fault]:
-    """The faults that the tests to be run ask for: all, or those chosen by name."""
-    names: set[str] = set()
-    for item in items:
-        if "matrix" not in getattr(item, "fixturenames", ()):
-            continue
-        callspec = getattr(item, "callspec", None)
-        names |= set(FAULTS) if callspec is None else {callspec.params["name"]}
+    """The faults that the tests to be run ask for."""
+    names = {
+        item.callspec.params["name"]
+        for item in items
+        if isinstance(item, pytest.Function) and "matrix" in item.fixturenames
+    }
     return [fault for fault in FAULTS.values() if fault.name in names]
 
 
-def test_one_check_of_a_requirement_is_enough_to_find_a_fault() -> None:
-    both = {"accept.defaults": passed(), "accept.defaults_kept": passed()}
-    found = both | {"accept.defaults_kept": fail("kept")}
-    other = {"order.fifo": fail("mixed"), "accept.defaults": passed()}
-    matrix = Matrix({"missed": both, "found": found, "half": other})
-    assert matrix.survivors == {"missed": both, "half": {"accept.defaults": passed()}}
-
-
 @pytest.fixture(scope="module")
-def matrix(request: pytest.FixtureRequest) -> Matrix:
-    found = run(selected(request.session.items))
-    path = os.environ.get("UTTERWIRE_FAULT_MATRIX")
-    if path:
-        text = json.dumps(found.to_json(), indent=1, sort_keys=True)
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    return found
+def matrix(request: pytest.FixtureRequest) -> dict[str, Row]:
+    return run(selected(request.session.items))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found(matrix: Matrix, name: str) -> None:
-    assert matrix.judgements[name], "no check judges what this fault breaks"
-    assert name not in matrix.survivors, matrix.survivors[name]
+def test_the_fault_is_found_as_expected(matrix: dict[str, Row], name: str) -> None:
+    difference = confirmed(matrix[name]).against(EXPECTED[name])
+    assert not difference, str(difference)
 
 
-@pytest.mark.slow
-def test_every_check_finds_a_fault(matrix: Matrix) -> None:
-    judged = {
-        check.id
-        for check in CHECKS.values()
-        if any(check.requirement in fault.breaks for fault in FAULTS.values())
+# --- What is expected ------------------------------------------------------------------------
+
+
+def test_something_is_expected_of_every_fault_and_of_nothing_else() -> None:
+    assert set(EXPECTED) == set(FAULTS)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_expected_can_be(name: str) -> None:
+    expected, fault = EXPECTED[name], FAULTS[name]
+    assert expected.red | expected.may.keys() <= CHECKS.keys()
+    assert set(expected.play) <= SCENARIOS.keys()
+    assert expected.endpoint == ENDPOINTS[place_of(fault, ENDPOINTS)].name
+    broken = {CHECKS[check].requirement for check in expected.red}
+    assert broken.issuperset(fault.breaks), "a rule it breaks stays green"
+
+
+def test_every_check_has_a_narrow_fault() -> None:
+    narrow = {check for each in EXPECTED.values() if len(each.red) <= NARROW for check in each.red}
+    assert {check.id for check in chosen_checks()} - narrow == set()
+
+
+# --- The machinery ---------------------------------------------------------------------------
+
+
+def test_a_row_is_compared_both_ways() -> None:
+    judgements = {
+        "order.fifo": fail("mixed"),
+        "audio.speed": fail("slow").weakened(),
+        "accept.defaults": passed(),
+        "http.ping": not_exercised("no ping"),
     }
-    assert matrix.found == judged == set(CHECKS)
+    row = Row("a-fault", "reference", judgements, ("order",))
+    assert row.red == {"order.fifo", "audio.speed"}
+    exact = Expectation("reference", frozenset(row.red), ("order",))
+    assert not row.against(exact)
+    more = Expectation("reference", row.red | {"accept.defaults"}, ("order",))
+    assert row.against(more).missing == ("accept.defaults",)
+    fewer = Expectation("reference", frozenset({"order.fifo"}), ("order",))
+    assert row.against(fewer).unexpected == ("audio.speed",)
+    free = Expectation("reference", frozenset({"order.fifo"}), ("order",), {"audio.speed": "why"})
+    assert not row.against(free)
+
+
+def test_who_could_not_judge_is_not_as_expected() -> None:
+    broken = fail("it died")
+    judgements = {
+        "order.fifo": fail("mixed"),
+        "http.ping": type(broken)(Verdict.HARNESS_ERROR, "it died"),
+    }
+    row = Row("a-fault", "reference", judgements, ("order",))
+    assert row.broken == {"http.ping"}
+    assert row.to_json()["broken"] == {"http.ping": "it died"}
+    assert row.against(Expectation("reference", row.red, ())).unexpected == ("http.ping",)
+
+
+def test_a_fault_that_no_endpoint_shows_is_refused() -> None:
+    hidden = FAULTS["unclaimed-type-accepted"]
+    with pytest.raises(ValueError, match="none of the endpoints"):
+        place_of(hidden, ENDPOINTS[:1])
 
 
 @pytest.mark.slow
-def test_without_a_fault_everything_passes() -> None:
-    async def through_the_proxy() -> Results:
+@pytest.mark.timeout(300)
+def test_without_a_fault_nothing_is_red_and_a_fault_plays_what_it_touches() -> None:
+    async def play() -> Row:
         async with Target(ENDPOINTS[0]) as target:
             assert target.main is not None
-            everything = list(CHECKS)
-            return await run_behind(ENDPOINTS[0], target.main, None, everything, pace=_PATIENT)
+            plan = Plan(pace=_PATIENT)
+            baseline = await run_baseline(ENDPOINTS[0], target.main, plan)
+            return await run_row(
+                ENDPOINTS[0], target.main, FAULTS["null-type-refused"], plan, baseline
+            )
 
-    results = asyncio.run(through_the_proxy())
-    odd = {
-        check: (judgement.verdict, judgement.reason)
-        for check, judgement in results.judgements.items()
-        if judgement.verdict is not Verdict.PASS
-    }
-    # The reference claims every profile with messages of its own.
-    assert odd.keys() == {"reject.unclaimed_types"}, odd
+    row = asyncio.run(play())
+    expected = EXPECTED["null-type-refused"]
+    assert row.red == expected.red
+    assert len(row.played) < 5
+    assert set(row.cover) <= set(row.played)

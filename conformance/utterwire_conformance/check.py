@@ -63,6 +63,9 @@ class Check:
     `requirement` is the id it judges. `scenarios` are what must be played for it; a `general`
     check looks at every other transcript of the run as well, and a `fuzzed` one at what fuzzing
     recorded. `judge` is a pure function.
+    check looks at every other transcript of the run as well. `judge` is a pure function. A check
+    that `correlates` needs to know what belongs to what: it does not see sessions in which `seq`
+    is wrong, where nobody can tell.
     """
 
     id: str
@@ -71,6 +74,7 @@ class Check:
     general: bool
     judge: Judge
     fuzzed: bool = False
+    correlates: bool = True
 
     def looks_at(self, scenario: str) -> bool:
         """Whether it has something to say of what that scenario recorded."""
@@ -90,6 +94,7 @@ def check(
     general: bool = False,
     fuzzed: bool = False,
     id: str | None = None,
+    correlates: bool = True,
 ) -> Callable[[Judge], Judge]:
     """Register a judge for a requirement, under the requirement's id with `-` as `_`."""
 
@@ -98,6 +103,7 @@ def check(
         if name in CHECKS:
             raise ValueError(f"two checks are called {name}")
         CHECKS[name] = Check(name, requirement, scenarios, general, judge, fuzzed)
+        CHECKS[name] = Check(name, requirement, scenarios, general, judge, correlates)
         return judge
 
     return register

@@ -229,6 +229,8 @@ class Dialogue:
         """Other remarks of the scenario, `name: value`."""
         self.breaches: tuple[Breach, ...] | None = None
         """What the oracle found, once it was asked."""
+        self.misnumbered: bool | None = None
+        """Whether a `seq` is wrong, so that nobody can tell what belongs to what; once asked."""
         self._case: Case | None = None
         self._out: tuple[str, bytearray, int] | None = None
         self._in: tuple[str, bytearray, int, int] | None = None

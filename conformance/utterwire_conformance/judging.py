@@ -21,6 +21,10 @@ _LAUNCH_NEEDED: Final = (
     "the suite can only shut down an endpoint that it launched itself (`launch` in the endpoint"
     " file)"
 )
+_NUMBERS_WRONG: Final = (
+    "in the sessions that would show it a `seq` is wrong (`seq.counts-messages`), so that nobody"
+    " can tell what belongs to what"
+)
 _RED: Final = (Verdict.FAIL, Verdict.WEAK)
 
 # Importing the packages registers what they hold.
@@ -97,6 +101,8 @@ def _in_part(judgement: Judgement, selection: Selection) -> Judgement:
 def _evidence(check: Check, accounts: Sequence[Account]) -> list[Account]:
     role = requirement(check.requirement).role
     seen = [account for account in accounts if account.transcript.role == role]
+    if check.correlates:
+        seen = [_numbered(account) for account in seen]
     own = [a for name in check.scenarios for a in seen if a.scenario == name]
     rest = [a for a in seen if a.scenario not in check.scenarios and check.looks_at(a.scenario)]
     return own + [replace(account, own=False) for account in rest]
@@ -105,6 +111,19 @@ def _evidence(check: Check, accounts: Sequence[Account]) -> list[Account]:
 def _fuzzed(accounts: Sequence[Account]) -> list[Account]:
     """What fuzzing recorded: the oracle looks at it, whatever the rule in question."""
     return [replace(a, own=False) for a in accounts if a.scenario.startswith(FUZZ_PREFIX)]
+
+
+def _misnumbered(account: Account) -> bool:
+    return any(judges.misnumbered(dialogue) for dialogue in account.dialogues)
+
+
+def _numbered(account: Account) -> Account:
+    """The account without the sessions in which a `seq` is wrong: that is judged by itself, and
+    what belongs to what cannot be told there."""
+    if not _misnumbered(account):
+        return account
+    kept = tuple(d for d in account.dialogues if not judges.misnumbered(d))
+    return replace(account, dialogues=kept)
 
 
 def _opinion(
@@ -146,6 +165,8 @@ def _judge(
                 scenarios=tuple(a.scenario for a in broken),
             )
     unseen = judgement.verdict is Verdict.NOT_EXERCISED
+    if unseen and check.correlates and any(map(_misnumbered, accounts)):
+        return not_exercised(_NUMBERS_WRONG)
     needs_launch = any(SCENARIOS[n].launches for n in check.scenarios if n in SCENARIOS)
     if unseen and not own and needs_launch and not launched:
         return not_exercised(_LAUNCH_NEEDED)

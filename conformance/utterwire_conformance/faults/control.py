@@ -175,7 +175,7 @@ FAULTS.chunks(
     "control-names-a-field-twice",
     "Control messages have a name twice.",
     "control.strict-json",
-    _with_member('"seq":1,"seq":1'),
+    _with_member('"x_note":1,"x_note":2'),
 )
 FAULTS.chunks(
     "control-with-nan",

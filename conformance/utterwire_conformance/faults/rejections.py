@@ -63,7 +63,7 @@ FAULTS.chunks(
 FAULTS.chunks(
     "rejections-without-seq",
     "The error to a rejected message leaves out its `seq`.",
-    ("reject.one-error", "seq.counts-messages"),
+    "seq.counts-messages",
     lambda chunk, _: [chunk.changed(seq=...)] if chunk.is_rejection else None,
 )
 

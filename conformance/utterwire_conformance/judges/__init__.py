@@ -22,6 +22,7 @@ from . import (
     timing,
     websocket,
 )
+from .answers import misnumbered
 from .second import second_opinion
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "interrupt",
     "load",
     "messages",
+    "misnumbered",
     "negotiate",
     "order",
     "quote",

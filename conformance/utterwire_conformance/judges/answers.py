@@ -17,6 +17,7 @@ __all__ = [
     "echoed",
     "in_order",
     "message_text",
+    "misnumbered",
     "no_harm",
     "one_error",
     "registered_code",
@@ -40,7 +41,7 @@ def _cause(dialogue: Dialogue, chunk: Chunk) -> str:
     return quote.sent(utterance.sent) if utterance is not None else ""
 
 
-@check("error.registered-code", *_REJECTIONS, general=True)
+@check("error.registered-code", *_REJECTIONS, general=True, correlates=False)
 @on_sessions("no error was received")
 def registered_code(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every code is in the registry."""
@@ -57,7 +58,7 @@ def registered_code(dialogue: Dialogue) -> Iterator[Judgement]:
             )
 
 
-@check("error.retryable", *_REJECTIONS, general=True)
+@check("error.retryable", *_REJECTIONS, general=True, correlates=False)
 @on_sessions("no error with a registered code was received")
 def retryable(dialogue: Dialogue) -> Iterator[Judgement]:
     """`retryable` is what the registry says."""
@@ -77,7 +78,7 @@ def retryable(dialogue: Dialogue) -> Iterator[Judgement]:
             )
 
 
-@check("error.message", *_REJECTIONS, general=True)
+@check("error.message", *_REJECTIONS, general=True, correlates=False)
 @on_sessions("no error was received")
 def message_text(dialogue: Dialogue) -> Iterator[Judgement]:
     """`message` is a string that is not empty."""
@@ -322,17 +323,12 @@ def _heard_alone(evidence: Sequence[Account]) -> dict[str, bytes]:
     return {text: audio[0] for text, audio in heard.items()}
 
 
-@check("seq.counts-messages", "order", "keepalive", general=True)
+@check("seq.counts-messages", "order", "keepalive", general=True, correlates=False)
 @on_sessions("no control message about a message was received")
 def seq_counts(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every control message carries the `seq` of the message it is about."""
     advice = "Count every client message from 1, and keep the number with what becomes of it."
-    ended: set[int] = set()
-    running: int | None = None
-    for chunk in dialogue.controls:
-        if chunk.type not in _ABOUT:
-            continue
-        reason = _wrong_seq(dialogue, chunk, ended, running)
+    for chunk, reason in _numbering(dialogue):
         if reason:
             yield fail(
                 reason,
@@ -343,16 +339,30 @@ def seq_counts(dialogue: Dialogue) -> Iterator[Judgement]:
             )
         else:
             yield passed()
-        if chunk.said_seq is not None:
-            if chunk.type == "synthesis_start":
-                running = chunk.said_seq
-            elif chunk.is_terminal or chunk.rejects:
-                ended.add(chunk.said_seq)
 
 
-def _wrong_seq(
-    dialogue: Dialogue, chunk: Chunk, ended: set[int], running: int | None
-) -> str | None:
+def misnumbered(dialogue: Dialogue) -> bool:
+    """Whether a `seq` of the session is wrong, so that nobody can tell what belongs to what.
+
+    The answer is kept with the dialogue: every check asks.
+    """
+    if dialogue.misnumbered is None:
+        dialogue.misnumbered = any(reason for _, reason in _numbering(dialogue))
+    return dialogue.misnumbered
+
+
+def _numbering(dialogue: Dialogue) -> Iterator[tuple[Chunk, str | None]]:
+    """Each control message about another, and what is wrong with its `seq`."""
+    running: int | None = None
+    for chunk in dialogue.controls:
+        if chunk.type not in _ABOUT:
+            continue
+        yield chunk, _wrong_seq(dialogue, chunk, running)
+        if chunk.said_seq is not None and chunk.type == "synthesis_start":
+            running = chunk.said_seq
+
+
+def _wrong_seq(dialogue: Dialogue, chunk: Chunk, running: int | None) -> str | None:
     said = chunk.said_seq
     sent = [s for s in dialogue.sent if s.index < chunk.index]
     if said is None:

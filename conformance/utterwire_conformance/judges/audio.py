@@ -90,7 +90,7 @@ def _asked(utterance: Utterance | None) -> str:
     return quote.sent(utterance.sent) if utterance is not None else ""
 
 
-@check("audio.whole-samples", "probe", "order", general=True)
+@check("audio.whole-samples", "probe", "order", general=True, correlates=False)
 @on_sessions("no PCM audio was received")
 def whole_samples(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every chunk of PCM has an even number of bytes."""
@@ -111,7 +111,7 @@ def whole_samples(dialogue: Dialogue) -> Iterator[Judgement]:
         return
 
 
-@check("audio.chunk-size", "probe", "order", general=True)
+@check("audio.chunk-size", "probe", "order", general=True, correlates=False)
 @on_sessions("no audio was received")
 def chunk_size(dialogue: Dialogue) -> Iterator[Judgement]:
     """No chunk of audio is empty or too large."""
@@ -133,7 +133,7 @@ def _is_good_control(chunk: Chunk) -> bool:
     return chunk.is_control and validator("control-message").is_valid(dict(chunk.fields))
 
 
-@check("audio.never-json", "probe", "order", general=True)
+@check("audio.never-json", "probe", "order", general=True, correlates=False)
 @on_sessions("no audio was received")
 def never_json(dialogue: Dialogue) -> Iterator[Judgement]:
     """A chunk that begins with a brace does not end in one."""
@@ -155,7 +155,7 @@ def never_json(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("audio.no-leading-brace", "probe", "order", general=True)
+@check("audio.no-leading-brace", "probe", "order", general=True, correlates=False)
 @on_sessions("no audio was received")
 def no_leading_brace(dialogue: Dialogue) -> Iterator[Judgement]:
     """A chunk of audio does not begin with 0x7B."""
@@ -172,7 +172,7 @@ def no_leading_brace(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("audio.no-header", "probe", "order", general=True)
+@check("audio.no-header", "probe", "order", general=True, correlates=False)
 @on_sessions("no PCM audio was received")
 def no_header(dialogue: Dialogue) -> Iterator[Judgement]:
     """PCM begins with samples, not with the header of a file."""

@@ -27,7 +27,7 @@ def _looks_like_control(chunk: Chunk) -> bool:
     return chunk.data.lstrip(_LEADING).startswith(b"{")
 
 
-@check("control.schema", "probe", "order", general=True)
+@check("control.schema", "probe", "order", general=True, correlates=False)
 @on_sessions("no control message was received")
 def schema(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every control message satisfies its schema."""
@@ -53,7 +53,7 @@ def schema(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("control.strict-json", "probe", "order", general=True)
+@check("control.strict-json", "probe", "order", general=True, correlates=False)
 @on_sessions("no control message was received")
 def strict_json(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every control message begins with a brace and is strict JSON."""
@@ -75,7 +75,7 @@ def strict_json(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("control.size", "probe", "order", general=True)
+@check("control.size", "probe", "order", general=True, correlates=False)
 @on_sessions("no control message was received")
 def size(dialogue: Dialogue) -> Iterator[Judgement]:
     """No control message is too long or too deep."""
@@ -95,7 +95,7 @@ def size(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("control.text-frame", "probe", "order", general=True)
+@check("control.text-frame", "probe", "order", general=True, correlates=False)
 @on_sessions("no control message was received")
 def text_frame(dialogue: Dialogue) -> Iterator[Judgement]:
     """Control comes in text frames."""
@@ -112,7 +112,7 @@ def text_frame(dialogue: Dialogue) -> Iterator[Judgement]:
             )
 
 
-@check("audio.binary-frame", "probe", "order", general=True)
+@check("audio.binary-frame", "probe", "order", general=True, correlates=False)
 @on_sessions("no audio was received")
 def audio_in_binary(dialogue: Dialogue) -> Iterator[Judgement]:
     """Audio comes in binary frames, so that text frames hold control alone."""
@@ -129,7 +129,7 @@ def audio_in_binary(dialogue: Dialogue) -> Iterator[Judgement]:
             )
 
 
-@check("chunk.unfragmented", "probe", "order", general=True)
+@check("chunk.unfragmented", "probe", "order", general=True, correlates=False)
 @on_sessions("no chunk was received")
 def unfragmented(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every chunk is one frame."""

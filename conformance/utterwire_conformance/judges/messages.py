@@ -103,7 +103,7 @@ def fragmentation_invisible(evidence: Sequence[Account]) -> Judgement:
     return settle(find(), evidence, "no fragmented message could be sent")
 
 
-@check("message.keepalive", "keepalive")
+@check("message.keepalive", "keepalive", correlates=False)
 @on_sessions("no keepalive could be sent")
 def keepalive(dialogue: Dialogue) -> Iterator[Judgement]:
     """A keepalive is not answered, and counts."""

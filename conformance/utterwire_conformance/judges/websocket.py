@@ -34,7 +34,7 @@ _OF_HANDSHAKE: Final = (
 )
 
 
-@check("ws.path", "probe", general=True)
+@check("ws.path", "probe", general=True, correlates=False)
 @on_sessions("no handshake was answered")
 def path(dialogue: Dialogue) -> Iterator[Judgement]:
     """A WebSocket handshake at the path opens a session."""
@@ -107,7 +107,7 @@ def _fields(entry: Entry) -> dict[str, str]:
     return {name.lower(): value for name, value in entry.headers}
 
 
-@check("ws.no-compression", "compression")
+@check("ws.no-compression", "compression", correlates=False)
 @on_sessions("compression could not be offered")
 def no_compression(dialogue: Dialogue) -> Iterator[Judgement]:
     """An offer of per-message compression is declined, and the session served."""
@@ -149,7 +149,7 @@ def _failed_with(
     )
 
 
-@check("ws.invalid-utf8-text", "invalid-utf8-text", fuzzed=True)
+@check("ws.invalid-utf8-text", "invalid-utf8-text", fuzzed=True, correlates=False)
 @on_sessions("no such message could be sent")
 def invalid_utf8_text(dialogue: Dialogue) -> Iterator[Judgement]:
     """Text that is not UTF-8 fails the connection with 1007."""
@@ -164,7 +164,7 @@ def invalid_utf8_text(dialogue: Dialogue) -> Iterator[Judgement]:
     )
 
 
-@check("ws.protocol-error", "protocol-errors")
+@check("ws.protocol-error", "protocol-errors", correlates=False)
 @on_sessions("no breach could be committed")
 def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every breach of the framing fails the connection with 1002."""
@@ -180,7 +180,7 @@ def protocol_error(dialogue: Dialogue) -> Iterator[Judgement]:
     )
 
 
-@check("ws.message-too-big", "too-big")
+@check("ws.message-too-big", "too-big", correlates=False)
 @on_sessions("no message beyond the limit could be sent")
 def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
     """A message beyond the limit ends the session, with 1009 or the reason told."""
@@ -208,7 +208,7 @@ def message_too_big(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-@check("ws.ping", "pings", "fragments", fuzzed=True)
+@check("ws.ping", "pings", "fragments", fuzzed=True, correlates=False)
 @on_sessions("no ping could be sent")
 def ping(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every ping has a pong with its payload."""
@@ -245,7 +245,7 @@ def ping(dialogue: Dialogue) -> Iterator[Judgement]:
         return
 
 
-@check("ws.close-echo", "close-frames", "pings", general=True)
+@check("ws.close-echo", "close-frames", "pings", general=True, correlates=False)
 @on_sessions("the client never closed first")
 def close_echo(dialogue: Dialogue) -> Iterator[Judgement]:
     """The client's close frame is answered by a close frame."""
@@ -256,7 +256,11 @@ def close_echo(dialogue: Dialogue) -> Iterator[Judgement]:
         return
     if theirs is not None:
         yield passed()
-    elif dialogue.eof is None or dialogue.eof_index is None or dialogue.eof_index > ours.index:
+        return
+    ended_later = dialogue.eof_index is not None and dialogue.eof_index > ours.index
+    # Only there is an answer waited for as long as any.
+    in_vain = dialogue.eof is None and dialogue.scenario == "close-frames"
+    if ended_later or in_vain:
         yield fail(
             "A close frame was not answered by a close frame.",
             sent=quote.closing(ours.code),
