@@ -176,7 +176,7 @@ def play(
 
 def play_share(names: list[str], everything: bool, alone: bool, path: str, version: str) -> None:
     """Play some faults and add their rows to a file; runs in a process of its own."""
-    plan = Plan(everything=everything, faults=1 if alone else 3)
+    plan = Plan(everything=everything, faults=1 if alone else 3, tries=3 if alone else 1)
     begun, done = time.monotonic(), 0
     with open(path, "a", encoding="utf-8") as parts:
 

@@ -43,7 +43,6 @@ _PATIENT: Final = Pace(connect=30.0, first=30.0, stall=30.0)
 _BEAT_S: Final = 0.1
 # A machine that stood still for longer than this can have made a clock tell a fault that is none.
 _STANDSTILL_S: Final = 0.75
-_ROUNDS: Final = 2
 # A fault that silences an endpoint does so in every scenario: the suite's patience is short.
 _WAITED_IN_VAIN: Final = MOST_IN_VAIN - 2
 
@@ -117,14 +116,16 @@ class Plan:
     `scenarios` are those to play for each fault, to see what is expected of it; where None, all
     are that the fault changes anything in, and with `everything` simply all. `faults` and
     `players` say how many faults, and scenarios of each, are played at a time. `tries` is how
-    often a fault is played if the machine stood still meanwhile.
+    often a fault is played if the machine stood still meanwhile; `rounds` how often everything is
+    played without one.
     """
 
     scenarios: Callable[[Fault], Iterable[str]] | None = None
     everything: bool = False
     faults: int = 3
     players: int = 6
-    tries: int = 3
+    tries: int = 2
+    rounds: int = 2
     pace: Pace = _PACE
 
 
@@ -137,6 +138,7 @@ class Baseline:
     """
 
     accounts: dict[str, Account] = field(default_factory=dict)
+    judgements: dict[str, Judgement] = field(default_factory=dict)
     passages: dict[str, list[Passage]] = field(default_factory=dict)
     touched: dict[str, list[str]] = field(default_factory=dict)
 
@@ -277,7 +279,7 @@ async def run_matrix(
 async def run_baseline(
     endpoint: Endpoint, upstream: Instance, plan: Plan | None = None
 ) -> Baseline:
-    """Play everything without a fault, twice: what crosses on the way need not do so alike.
+    """Play everything without a fault, twice or so: what crosses on the way need not do so alike.
 
     Raises:
         ValueError: something is red, so that no fault could be told by it.
@@ -287,7 +289,7 @@ async def run_baseline(
     names = [s.name for s in SCENARIOS.values() if s.profile in endpoint.claims.profiles]
     baseline = Baseline(passages={name: [] for name in names})
     tries = plan.tries
-    for _ in range(_ROUNDS):
+    for _ in range(plan.rounds):
         while True:
             kept = {name: Passage() for name in names}
             transcripts = await play_behind(endpoint, upstream, kept.__getitem__, names, plan)
@@ -300,7 +302,7 @@ async def run_baseline(
             if not tries:
                 told = "; ".join(f"{check}: {reason}" for check, reason in sorted(bad.items()))
                 raise ValueError(f"red without a fault: {told}")
-        baseline.accounts = accounts
+        baseline.accounts, baseline.judgements = accounts, judgements
         for name, passage in kept.items():
             baseline.passages[name].append(passage)
     return baseline
@@ -334,16 +336,31 @@ async def run_row(
             break
     accounts = {name: Account.of(transcript) for name, transcript in transcripts.items()}
     played = tuple(sorted(accounts))
-    if baseline is not None:
-        accounts = {**baseline.accounts, **accounts}
-    judgements = _judged(accounts)
+    judgements = _judged(accounts) if baseline is None else _judged_beside(accounts, baseline)
     row = Row(fault.name, endpoint.name, judgements, played, pulse.worst)
-    return replace(row, cover=_cover(row.red, accounts)) if plan.scenarios is None else row
+    if baseline is None:
+        return row
+    return replace(row, cover=_cover(row.red, {**baseline.accounts, **accounts}, played))
 
 
 def _judged(accounts: Mapping[str, Account]) -> dict[str, Judgement]:
     """The judgement of every check, by id."""
     return judge_accounts(chosen_checks(), list(accounts.values()))
+
+
+def _judged_beside(accounts: Mapping[str, Account], baseline: Baseline) -> dict[str, Judgement]:
+    """The judgement of every check, by id, where only some scenarios came out otherwise.
+
+    What came out as without a fault is green: a general check is shown of it only what is its own.
+    """
+    judgements = dict(baseline.judgements)
+    every = {**baseline.accounts, **accounts}
+    for check in chosen_checks():
+        own = set(check.scenarios)
+        if check.general or own & accounts.keys():
+            seen = [every[name] for name in sorted(own & every.keys() | accounts.keys())]
+            judgements |= judge_accounts([check], seen)
+    return judgements
 
 
 async def play_behind(
@@ -393,10 +410,12 @@ def _price(name: str) -> tuple[bool, bool, bool, str]:
     return (scenario.launches, scenario.long, scenario.heavy, name)
 
 
-def _cover(red: frozenset[str], accounts: Mapping[str, Account]) -> tuple[str, ...]:
+def _cover(
+    red: frozenset[str], accounts: Mapping[str, Account], played: Iterable[str]
+) -> tuple[str, ...]:
     """A small choice of scenarios by which every red check is red; cheap ones are preferred."""
     checks = [CHECKS[check] for check in sorted(red)]
-    shown = {name: _red(judge_accounts(checks, [account])) for name, account in accounts.items()}
+    shown = {name: _red(judge_accounts(checks, [accounts[name]])) for name in played}
     chosen: list[str] = []
     # What no single scenario shows takes all of the check's own.
     for check in sorted(red - frozenset().union(*shown.values())):
