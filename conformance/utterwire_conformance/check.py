@@ -62,8 +62,7 @@ class Check:
 
     `requirement` is the id it judges. `scenarios` are what must be played for it; a `general`
     check looks at every other transcript of the run as well, and a `fuzzed` one at what fuzzing
-    recorded. `judge` is a pure function.
-    check looks at every other transcript of the run as well. `judge` is a pure function. A check
+    recorded. `judge` is a pure function. A check
     that `correlates` needs to know what belongs to what: it does not see sessions in which `seq`
     is wrong, where nobody can tell.
     """
@@ -102,8 +101,7 @@ def check(
         name = id or requirement.replace("-", "_")
         if name in CHECKS:
             raise ValueError(f"two checks are called {name}")
-        CHECKS[name] = Check(name, requirement, scenarios, general, judge, fuzzed)
-        CHECKS[name] = Check(name, requirement, scenarios, general, judge, correlates)
+        CHECKS[name] = Check(name, requirement, scenarios, general, judge, fuzzed, correlates)
         return judge
 
     return register

@@ -155,7 +155,10 @@ def _judge(
         return Judgement(Verdict.HARNESS_ERROR, unreachable)
     evidence = _evidence(check, accounts)
     own = [account for account in evidence if account.own]
-    judgement = _opinion(check, evidence, _fuzzed(accounts))
+    fuzzed = _fuzzed(accounts)
+    if check.correlates:
+        fuzzed = [_numbered(account) for account in fuzzed]
+    judgement = _opinion(check, evidence, fuzzed)
     if judgement.verdict in (Verdict.PASS, Verdict.NOT_EXERCISED):
         broken = [a for a in own if a.transcript.broken]
         if broken:
