@@ -26,9 +26,16 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "verify": ("verification", "main_verify", "judge a whole report again, and compare"),
     "compare": ("comparison", "main_compare", "say what changed between two reports"),
     "clause": ("clause", "main_clause", "print what the specification says"),
+    "page": ("page", "main_page", "render a report as one page of HTML again"),
     "proxy": ("faults", "main_proxy", "make a faulty endpoint out of a good one"),
 }
-_NEEDED: Final = {"h11": "h11", "hypothesis": "hypothesis", "pytest": "pytest", "yaml": "pyyaml"}
+_NEEDED: Final = {
+    "h11": "h11",
+    "hypothesis": "hypothesis",
+    "jinja2": "jinja2",
+    "pytest": "pytest",
+    "yaml": "pyyaml",
+}
 _OPTIONS: Final = (
     "endpoint",
     "endpoint_url",

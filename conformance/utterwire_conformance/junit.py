@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,6 +17,8 @@ _PARTS: Final = (
     ("advice", "change"),
 )
 _SKIPPED: Final = ("not-exercised", "not-claimed")
+
+_UNCARRIED: Final = re.compile("[^\\t\\n\\r\\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(document: Mapping[str, Any]) -> str:
@@ -109,16 +112,7 @@ def _told(row: Mapping[str, Any]) -> str:
 
 def _clean(text: str) -> str:
     """The text with what XML 1.0 cannot carry (section 2.2) written out as an escape."""
-    return "".join(c if _carried(ord(c)) else _escape(c) for c in text)
-
-
-def _carried(code: int) -> bool:
-    return (
-        code in (0x9, 0xA, 0xD)
-        or 0x20 <= code <= 0xD7FF
-        or 0xE000 <= code <= 0xFFFD
-        or 0x10000 <= code <= 0x10FFFF
-    )
+    return _UNCARRIED.sub(lambda found: _escape(found.group()), text)
 
 
 def _escape(character: str) -> str:

@@ -23,6 +23,7 @@ from .fuzz import Finding, FuzzResults
 from .judging import Moments
 from .junit import to_junit
 from .latency import measure
+from .page import render_page
 from .redaction import redact
 from .requirements import PROFILES, Requirement, requirements
 from .requirements.text import revision
@@ -317,7 +318,7 @@ class Report:
         lines += self._deployed_lines()
         lines += self._fuzz_lines(saved)
         if saved is not None:
-            lines += ["", f"report: {saved / 'report.json'}"]
+            lines += ["", f"report: {saved / 'report.html'} (and report.json, junit.xml)"]
         return [*lines, self.verdict_line()]
 
     def verdict_line(self) -> str:
@@ -553,7 +554,7 @@ class Report:
         }
 
     def save(self, folder: Path) -> None:
-        """Write `report.json`, `junit.xml`, and beside them every transcript.
+        """Write `report.json`, `report.html`, `junit.xml`, and beside them every transcript.
 
         Raises:
             OSError: the folder cannot be written.
@@ -568,6 +569,8 @@ class Report:
         text = json.dumps(document, indent=2, ensure_ascii=False)
         (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="replace")
         (folder / "junit.xml").write_text(to_junit(document), encoding="utf-8")
+        page = render_page(document, folder)
+        (folder / "report.html").write_text(page, encoding="utf-8")
 
     def _files(self, judgement: Judgement, saved: Path | None) -> list[str]:
         if saved is None:
