@@ -326,6 +326,7 @@ def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) 
     changed = passed != request or tamper.head(passed, head) != head
     again = [*tamper.body(body[:10]), *tamper.body(body[10:])]
     rest, still_clean = tamper.end(clean=clean)
+    changed = changed or any(isinstance(part, float) for part in (*parts, *again))
     sent = b"".join(part for part in (*parts, *again) if isinstance(part, bytes)) + rest
     return changed or sent != body * 2 or still_clean is not clean
 

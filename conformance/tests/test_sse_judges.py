@@ -52,6 +52,8 @@ def answered(
     status: int | None = 200,
     clean: bool | None = True,
     notes: tuple[str, ...] = (),
+    late: float = 0.02,
+    ends: float = 1.0,
 ) -> Transcript:
     transcript = Transcript("sse-streams")
     add = transcript.add
@@ -78,9 +80,10 @@ def answered(
         add(Entry(0.01, "in", "http-response", 1, status=status, headers=told))
         # Where the body is cut means nothing.
         for at in range(0, len(body), 1000):
-            add(Entry(0.02, "in", "http-body", 1, data=body[at : at + 1000], fin=False))
+            t = late if at else 0.02
+            add(Entry(t, "in", "http-body", 1, data=body[at : at + 1000], fin=False))
     if clean is True:
-        add(Entry(1.0, "in", "http-body", 1, fin=True))
+        add(Entry(ends, "in", "http-body", 1, fin=True))
     elif clean is False:
         add(Entry(1.0, "in", "eof", 1, reason="reset"))
     return transcript
@@ -106,6 +109,9 @@ FULL = (
     + chunk(0, **MINE)
     + end(**MINE, total_chunks=1, duration_s=0.3)
 )
+LONG = Case("a long text", "sse.streamed", "accept")
+# The first thousand bytes hold no chunk.
+COMMENTED = start() + b":" * 1000 + b"\n\n" + chunk(0) + chunk(1) + end()
 DOWN = ("events until shutdown is over",)
 
 ROWS: list[tuple[str, Verdict, Transcript]] = [
@@ -222,6 +228,16 @@ ROWS: list[tuple[str, Verdict, Transcript]] = [
     ("end", F, answered(GOOD.replace(b'"duration_s": 0.2', b'"duration_s": "0.2"'))),
     ("end", F, answered(GOOD.replace(b', "duration_s": 0.2', b""))),
     ("end", F, answered(start() + chunk(0) + chunk(1) + end(request_id="x"))),
+    ("streamed", P, answered(case=LONG)),
+    ("streamed", P, answered(case=LONG, late=0.9)),
+    ("streamed", P, answered(COMMENTED, case=LONG, late=0.05, ends=0.09)),
+    ("streamed", P, answered(COMMENTED, case=LONG, late=0.3)),
+    ("streamed", F, answered(COMMENTED, case=LONG, late=0.4)),
+    ("streamed", F, answered(start() + chunk(0) + end(total_chunks=1, duration_s=0.1), case=LONG)),
+    ("streamed", N, answered(case=LONG, clean=False)),
+    ("streamed", N, answered(start() + end(), case=LONG)),
+    ("streamed", N, answered(AUDIO, kind="audio/pcm", case=LONG)),
+    ("streamed", N, answered()),
     ("error", P, answered(start() + chunk(0) + error())),
     ("error", P, answered(error())),
     ("error", P, answered(start(**MINE) + error(**MINE), request={"text": "a", "request_id": "é"})),

@@ -22,6 +22,7 @@ _MEDIUM: Final = "text/event-stream"
 _START: Final = "audio_stream_start"
 _CHUNK: Final = "audio_chunk"
 _END: Final = "audio_stream_end"
+_MAKING_S: Final = 1.0
 _Breaks: TypeAlias = str | tuple[str, ...]
 
 
@@ -471,6 +472,36 @@ def _early_end(memory: dict[str, Any]) -> _Rewrite:
 
 
 _remembering("sse-end-early", "The end overtakes the last chunk.", "sse.end", _early_end)
+
+
+class _AtOnce(ExchangeTamper):
+    """Sends a stream of events when all of it is there, and that some time later."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._parts: list[bytes] | None = None
+
+    def head(self, request: Request, head: Head) -> Head:
+        if (head.get("Content-Type") or "").startswith(_MEDIUM):
+            self._parts = []
+        return head
+
+    def body(self, data: bytes) -> Iterable[bytes | float]:
+        if self._parts is None:
+            return [data]
+        self._parts.append(data)
+        return [_MAKING_S] if len(self._parts) == 1 else []
+
+    def end(self, *, clean: bool) -> tuple[bytes, bool]:
+        return b"".join(self._parts or []), clean
+
+
+FAULTS.add(
+    "sse-all-at-once",
+    "No event leaves before all of the audio is made.",
+    "sse.streamed",
+    exchange=_AtOnce,
+)
 
 # --- Failures ------------------------------------------------------------------------------------
 

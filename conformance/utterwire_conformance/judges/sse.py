@@ -18,7 +18,16 @@ from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 
 from . import quote
 
-__all__ = ["chunks", "content_type", "end", "error", "refusal", "start", "whole_events"]
+__all__ = [
+    "chunks",
+    "content_type",
+    "end",
+    "error",
+    "refusal",
+    "start",
+    "streamed",
+    "whole_events",
+]
 
 _MEDIUM: Final = "text/event-stream"
 _START: Final = "audio_stream_start"
@@ -34,6 +43,9 @@ _EXCUSES: Final = frozenset({"overloaded", "going_away", "queue_full"})
 _MAX_CHUNK: Final = 65_536
 _SAMPLE_BYTES: Final = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
 _SHUTDOWN: Final = "events until shutdown is over"
+# A judge by the clock needs something that takes long enough to tell.
+_LEAST_TIME_S: Final = 0.1
+_EARLY: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +95,15 @@ def _fail(
     exchange: Exchange, reason: str, legal: str, advice: str, event: Event | None = None
 ) -> Judgement:
     accept = exchange.request_headers.get("accept")
+    received = quote.answer(exchange)
+    if event is not None:
+        received = quote.octets(event.text.encode())
+    elif _medium(exchange) == _MEDIUM:
+        received = f"HTTP {exchange.status}, {_MEDIUM}: {quote.octets(exchange.body) or 'no body'}"
     return fail(
         reason,
         sent=f"{quote.exchange_request(exchange)} (Accept: {accept or 'none'})",
-        received=quote.octets(event.text.encode()) if event is not None else quote.answer(exchange),
+        received=received,
         legal=legal,
         advice=advice,
     )
@@ -279,7 +296,8 @@ def _audio_of(fields: Mapping[str, Any]) -> bytes | None:
 
 def _format_of(told: _Told) -> str:
     starts = told.each(_START)
-    return str(starts[0][1].get("format")) if starts else "pcm_s16le"
+    asked = told.exchange.request.get("format") or "pcm_s16le"
+    return str(starts[0][1].get("format", asked) if starts else asked)
 
 
 @check("sse.chunks", "sse-streams", general=True)
@@ -373,6 +391,58 @@ def _untrue(told: _Told, fields: Mapping[str, Any]) -> str:
     if isinstance(said, int | float) and abs(said - expected) <= 0.001 + 1e-9:
         return ""
     return f"`duration_s` is {said!r}, and the chunks hold {expected:.4f} s of audio."
+
+
+@check("sse.streamed", "sse-long")
+def streamed(evidence: Sequence[Account]) -> Judgement:
+    """The first chunk of a long text comes well before the last."""
+
+    def find() -> Iterator[Judgement]:
+        for account in evidence:
+            # What every answer takes, a short one too: the way, and the start of the engine.
+            waits = [
+                e.first_byte_t - e.sent_t for e in account.exchanges if e.first_byte_t is not None
+            ]
+            for exchange in account.exchanges:
+                case = exchange.case
+                if case is not None and case.name == "a long text" and _is_stream(exchange):
+                    yield from _in_time(account, exchange, min(waits, default=0.0))
+
+    return settle(find(), evidence, "no long text was spoken in events")
+
+
+def _in_time(account: Account, exchange: Exchange, least: float) -> Iterator[Judgement]:
+    told = _Told.of(exchange)
+    count = len(told.each(_CHUNK))
+    first = _first_chunk_t(account, exchange)
+    if not exchange.clean or exchange.end_t is None or first is None or not told.unbroken:
+        return
+    whole = exchange.end_t - exchange.sent_t - least
+    share = (first - exchange.sent_t - least) / whole if whole > 0 else 0.0
+    if whole < _LEAST_TIME_S:
+        yield passed("all of it came at once, too fast to tell")
+    elif share <= _EARLY and count > 1:
+        yield passed(f"first chunk after {first - exchange.sent_t:.3f} s")
+    else:
+        yield _fail(
+            exchange,
+            f"The first chunk of a long text came when {share:.0%} of the time had passed."
+            if count > 1
+            else "A long text came in one chunk.",
+            "the first chunk well before the last",
+            "Send each event as soon as its audio is made, and let nothing on the way hold it.",
+        )
+
+
+def _first_chunk_t(account: Account, exchange: Exchange) -> float | None:
+    """When the name of the first chunk had come; the rest of that event cannot be far."""
+    at = exchange.body.find(_CHUNK.encode())
+    came = 0
+    for entry in account.transcript.session(exchange.session):
+        came += len(entry.data) if entry.kind == "http-body" else 0
+        if 0 <= at < came:
+            return entry.t
+    return None
 
 
 @check("sse.error", "shutdown", general=True)

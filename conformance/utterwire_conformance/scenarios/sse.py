@@ -7,7 +7,7 @@ from typing import Any, Final
 from utterwire_conformance.stage import Stage, scenario
 from utterwire_conformance.transcript import Case
 
-__all__ = ["ACCEPT", "sse_accept", "sse_rejects", "sse_streams"]
+__all__ = ["ACCEPT", "sse_accept", "sse_long", "sse_rejects", "sse_streams"]
 
 ACCEPT: Final = ("Accept", "text/event-stream")
 """The header that asks for events."""
@@ -60,6 +60,8 @@ async def sse_streams(stage: Stage) -> None:
     shapes += [
         (f"voice {voice}", one, {"voice": voice}) for voice in sorted(claims.voices or ())[:2]
     ]
+    formats = sorted((claims.formats or frozenset()) - {"pcm_s16le"})[:2]
+    shapes += [(f"format {name}", one, {"format": name}) for name in formats]
     rates = sorted((claims.sample_rates or frozenset()) - {24_000})[:1]
     shapes += [(f"{rate} Hz", one, {"sample_rate": rate}) for rate in rates]
     for name, text, fields in shapes:
@@ -67,6 +69,18 @@ async def sse_streams(stage: Stage) -> None:
             stage.request(text, **fields),
             headers=(_JSON, ACCEPT),
             case=Case(name, "sse.start", "accept"),
+        )
+
+
+@scenario(profile="sse", heavy=True)
+async def sse_long(stage: Stage) -> None:
+    """A short text, then one of a minute or so: when does its first chunk come."""
+    texts = stage.texts
+    for name, text in (("a short text", texts.shortest), ("a long text", texts.of_length(1200))):
+        await stage.post(
+            stage.request(text),
+            headers=(_JSON, ACCEPT),
+            case=Case(name, "sse.streamed", "accept"),
         )
 
 
