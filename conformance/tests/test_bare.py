@@ -1,12 +1,13 @@
-"""Connections whose octets nobody writes down."""
+"""Connections whose octets nobody writes down, and how late the suite itself is."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
-from utterwire_conformance.driver import BareConnection, ConnectFailed
+from utterwire_conformance.driver import BareConnection, ConnectFailed, OwnDelay
 
 ANSWERS = {
     b"/agrees": b"HTTP/1.1 101 Switching Protocols\r\n\r\nmore",
@@ -21,12 +22,14 @@ async def peer() -> AsyncIterator[str]:
     """Answers by the path of the request; `/silent` does not answer, and reads no further."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        path = head.split(b" ")[1]
-        if path == b"/silent":
-            await asyncio.Event().wait()
-        writer.write(ANSWERS[path])
-        writer.close()
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split(b" ")[1]
+            if path == b"/silent":
+                await asyncio.Event().wait()
+            writer.write(ANSWERS[path])
+        finally:
+            writer.close()
 
     tasks: set[asyncio.Task[None]] = set()
 
@@ -74,3 +77,14 @@ async def test_a_peer_that_takes_nothing(peer: str) -> None:
 async def test_nobody_there(peer: str) -> None:
     with pytest.raises(ConnectFailed):
         await BareConnection.open("ws://127.0.0.1:1/")
+
+
+async def test_what_the_loop_was_late_is_its_own() -> None:
+    async with OwnDelay() as delay:
+        await asyncio.sleep(0.02)
+        # As a judge or a decoder would hold up the loop.
+        time.sleep(0.2)  # noqa: ASYNC251
+        await asyncio.sleep(0)
+    assert delay.own >= 0.15
+    assert delay.took >= 0.2
+    assert delay.own <= delay.took

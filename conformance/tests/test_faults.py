@@ -173,7 +173,7 @@ def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], b
     take(tamper.endpoint_frame(pong), [pong])
     other = fault.session(shared, Tap())
     touched = touched or other.upgrade("/x") != "/x"
-    remains = shared.notes or shared.written or shared.kept
+    remains = shared.notes or shared.written or shared.kept or shared.lingers
     return done, touched or not tamper.endpoint_gone() or bool(remains)
 
 
@@ -214,6 +214,8 @@ CONVERSATIONS += [_spoken(b'{"text":"","request_id":"\\u00e9"}', 1, request_id="
 CONVERSATIONS += [[step for data in EXTRA for step in _spoken(data, EXTRA.index(data) + 1)]]
 # More wait than a short queue holds.
 CONVERSATIONS += [[step for n in range(1, 9) for step in _spoken(EXTRA[1], n)[:1]]]
+# A message without a type while another is spoken.
+CONVERSATIONS += [[*_spoken(EXTRA[2], 1)[:3], *_spoken(b'{"text":"Hello."}', 2)[:1]]]
 # A rejection that overtakes, since too many wait.
 CONVERSATIONS += [
     [
@@ -324,6 +326,7 @@ def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) 
     body = STREAM if head is EVENTS else BODY
     parts = [*tamper.body(body[:10]), *tamper.body(body[10:])]
     changed = passed != request or tamper.head(passed, head) != head
+    changed = changed or bool(tamper.passed_after(request))
     again = [*tamper.body(body[:10]), *tamper.body(body[10:])]
     rest, still_clean = tamper.end(clean=clean)
     changed = changed or any(isinstance(part, float) for part in (*parts, *again))
@@ -336,7 +339,8 @@ EXCHANGE_FAULTS = [fault for fault in FAULTS.values() if fault.exchange is not E
 
 @pytest.mark.parametrize("fault", EXCHANGE_FAULTS, ids=lambda fault: fault.name)
 def test_an_http_fault_shows(fault: Fault) -> None:
-    shared = Shared(shutting_down=True, notes={"speaking": 1, "broken": True})
+    notes = {"speaking": 1, "broken": True, "speakers": {1, 2}}
+    shared = Shared(shutting_down=True, notes=notes)
     assert any(
         exchange(fault.exchange(shared), request, head, clean) for request, head, clean in EXCHANGES
     )

@@ -1,4 +1,4 @@
-"""The judges of load and of trust in texts, on transcripts made by hand."""
+"""The judges of load, of SageMaker and of trust in texts, on transcripts made by hand."""
 
 from __future__ import annotations
 
@@ -42,9 +42,11 @@ class Story:
     def note(self, text: str, session: int = 0) -> Self:
         return self.line(session, "note", "note", text=text)
 
-    def ask(self, session: int, text: str = "Hello.", case: str = "", **fields: Any) -> Self:
+    def ask(self, session: int, text: str = "Hello.", case: str | Case = "", **fields: Any) -> Self:
         if case:
-            self.note(Case(case, "security.text_is_plain", "accept").to_note(), session)
+            plain = "security.text_is_plain"
+            told = Case(case, plain, "accept") if isinstance(case, str) else case
+            self.note(told.to_note(), session)
         body = json.dumps({"text": text, **fields}).encode()
         self.line(session, "out", "text", data=body)
         self.sent[session] += 1
@@ -80,9 +82,14 @@ class Story:
     def close(self, session: int) -> Self:
         return self.line(session, "in", "close", code=1000).line(session, "in", "eof")
 
-    def judge(self) -> Judgement:
-        (check,) = (c for c in CHECKS.values() if self.transcript.scenario in c.scenarios)
-        return check.judge([Account.of(self.transcript)])
+    def leave(self, session: int) -> Self:
+        """The client closes and the endpoint answers."""
+        return self.line(session, "out", "close", code=1000).close(session)
+
+    def judge(self, check: str | None = None) -> Judgement:
+        if check is None:
+            (check,) = (n for n, c in CHECKS.items() if self.transcript.scenario in c.scenarios)
+        return CHECKS[check].judge([Account.of(self.transcript)])
 
 
 # --- security -----------------------------------------------------------------------------------
@@ -205,6 +212,7 @@ def farewell(story: Story, reason: str) -> Story:
         (stalls(6.5).close(1), FAIL, "not told why"),
         (stalls(6.5).line(1, "in", "eof"), UNSEEN, "last words"),
         (stalls(6.5).audio(1).done(1, elapsed_s=6.5), FAIL, "served on"),
+        (farewell(stalls(6.5).done(1, elapsed_s=6.5).wait(4), "idle"), FAIL, "served on"),
         (stalls(6.5).audio(1).done(1), UNSEEN, "on the way"),
         (farewell(stalls(3), "slow_reader"), FAIL, "though the limit is 6 s"),
         (stalls(3).audio(1).done(1), UNSEEN, "no reader"),
@@ -400,3 +408,204 @@ MB = 1_000_000
 def test_memory(story: Story, verdict: Verdict) -> None:
     found = story.judge()
     assert found.verdict is verdict, found
+
+
+# --- SageMaker: under load ----------------------------------------------------------------------
+
+
+def told(took: float, own: float = 0.0, busy: str = "yes") -> str:
+    return json.dumps({"took": took, "own": own, "rtt": 0.001, "busy": busy})
+
+
+def accepted(*notes: str) -> Story:
+    story = Story("sagemaker-busy")
+    for session, note in enumerate(notes, 1):
+        story.note(f"accepted: {note}", session)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (accepted(*[told(0.02)] * 6), PASS),
+        (accepted(*[told(0.4)] * 6), FAIL),
+        (accepted(*[told(0.4)] * 4, *[told(0.02)] * 2), FAIL),
+        # The machine may halt, and the suite be late itself.
+        (accepted(*[told(0.4)] * 3, *[told(0.02)] * 3), PASS),
+        (accepted(*[told(0.4, own=0.3)] * 6), PASS),
+        (accepted(*[told(0.4)] * 2), UNSEEN),
+        (accepted(*[told(0.4, busy="no")] * 6), UNSEEN),
+        (accepted("no JSON", "no JSON", "no JSON"), UNSEEN),
+    ],
+)
+def test_sagemaker_accept(story: Story, verdict: Verdict) -> None:
+    assert story.judge("sagemaker.accept").verdict is verdict
+
+
+def pinged(*answers: tuple[int | None, str]) -> Story:
+    story = Story("sagemaker-busy")
+    add = story.transcript.add
+    for session, (status, note) in enumerate(answers, 1):
+        add(Entry(0, "out", "http-request", session, method="GET", target="/ping"))
+        if status is not None:
+            add(Entry(0, "in", "http-response", session, status=status))
+        add(Entry(0, "note", "note", session, text=f"answered: {note}"))
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (pinged(*[(200, told(0.02))] * 4), PASS),
+        (pinged(*[(200, told(2.5))] * 4), FAIL),
+        (pinged(*[(200, told(2.5))] * 2, *[(200, told(0.1))] * 2), PASS),
+        (pinged((200, told(0.02)), (503, told(0.02))), FAIL),
+        (pinged((200, told(0.02)), (None, told(0.02))), FAIL),
+        (pinged(*[(None, told(5.0))] * 4), FAIL),
+        (pinged((503, told(0.02, busy="no"))), UNSEEN),
+        (pinged(), UNSEEN),
+    ],
+)
+def test_sagemaker_ping(story: Story, verdict: Verdict) -> None:
+    assert story.judge("sagemaker.ping_fast").verdict is verdict
+
+
+def ponged(pong: float | None, *, end: float | None, busy: str = "yes") -> Story:
+    story = Story("sagemaker-busy").ask(2).start(2)
+    story.note(f"busy when pinged: {busy}", 1).line(1, "out", "ping", data=b"x")
+    began = story.now
+    late = {"pong": pong, "end": end, "given up": 5.0}
+    for what, at in sorted((p for p in late.items() if p[1] is not None), key=lambda p: p[1] or 0):
+        story.now = began + (at or 0)
+        if what == "pong":
+            story.line(1, "in", "pong", data=b"x")
+        elif what == "end":
+            story.done(2)
+        else:
+            story.note("pong: waited for", 1)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (ponged(0.1, end=2.0), PASS),
+        (ponged(0.1, end=None), PASS),
+        (ponged(2.0, end=2.0), FAIL),
+        (ponged(None, end=2.0), FAIL),
+        (ponged(None, end=None), FAIL),
+        (ponged(5.5, end=None), FAIL),
+        (ponged(0.15, end=0.1), UNSEEN),
+        (ponged(None, end=2.0, busy="no"), UNSEEN),
+        (Story("sagemaker-busy").ask(2).start(2), UNSEEN),
+    ],
+)
+def test_sagemaker_pong(story: Story, verdict: Verdict) -> None:
+    assert story.judge("sagemaker.pong").verdict is verdict
+
+
+# --- SageMaker: parts and closing ---------------------------------------------------------------
+
+UNTYPED = Case("valid", "sagemaker.untyped_part", "accept")
+UNKNOWN = Case("unknown", "sagemaker.untyped_part", "reject", ("unknown_type",))
+CUT = Case("cut", "sagemaker.partial_parts", "accept")
+TWIN = Case("text", "sagemaker.twin", "accept")
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (Story("sagemaker-parts").speech(1, case=UNTYPED), PASS),
+        (Story("sagemaker-parts").ask(1, case=UNKNOWN).error(1, "unknown_type"), PASS),
+        (Story("sagemaker-parts").ask(1, case=UNTYPED).error(1, "invalid_json"), FAIL),
+        (Story("sagemaker-parts").ask(1, case=UNKNOWN).error(1, "invalid_json"), FAIL),
+        (
+            Story("sagemaker-parts")
+            .ask(1, case=TWIN)
+            .error(1, "invalid_voice")
+            .ask(1, case=UNTYPED)
+            .error(1, "invalid_voice"),
+            UNSEEN,
+        ),
+        (Story("sagemaker-parts"), UNSEEN),
+    ],
+)
+def test_sagemaker_parts(story: Story, verdict: Verdict) -> None:
+    assert story.judge("sagemaker.untyped_part").verdict is verdict
+    assert story.judge("sagemaker.partial_parts").verdict is UNSEEN
+
+
+def test_parts_that_are_cut_are_judged_by_themselves() -> None:
+    story = Story("sagemaker-parts").ask(1, case=CUT).error(1, "invalid_json")
+    assert story.judge("sagemaker.partial_parts").verdict is FAIL
+    assert story.judge("sagemaker.untyped_part").verdict is UNSEEN
+    story = Story("sagemaker-parts").line(1, "out", "binary", data=b'{"type": "close"}')
+    story.note("no session_closed: waited in vain", 1)
+    assert story.judge("sagemaker.partial_parts").verdict is FAIL
+
+
+def closed(reason: str = "client_close") -> Story:
+    story = Story("sagemaker-parts").line(1, "out", "text", data=b'{"type": "close"}')
+    return story.hear(1, "session_closed", reason=reason, last_seq=1)
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (Story("sagemaker-parts").speech(1).leave(1), PASS),
+        (Story("sagemaker-parts").speech(1), PASS),
+        (closed().wait(3).close(1), PASS),
+        (closed().wait(1).close(1), FAIL),
+        (closed().wait(1).line(1, "in", "eof"), FAIL),
+        (Story("sagemaker-parts").speech(1).close(1), FAIL),
+        (Story("sagemaker-parts").speech(1).line(1, "in", "eof"), FAIL),
+        (Story("sagemaker-parts").note("abuse", 1).close(1), UNSEEN),
+        (Story("sagemaker-parts").note("too big: begins", 1).close(1), UNSEEN),
+        (closed("slow_reader").close(1), UNSEEN),
+        (Story("sagemaker-parts").line(1, "out", "eof").close(1), UNSEEN),
+    ],
+)
+def test_sagemaker_closing(story: Story, verdict: Verdict) -> None:
+    found = story.judge("sagemaker.client_closes")
+    assert found.verdict is verdict, found
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "verdict"),
+    [
+        ({"utterwire-sample-rate": "24000", "utterwire-request-id": "%C3%A9%201"}, 200, PASS),
+        ({"utterwire-sample-rate": "24000", "utterwire-request-id": "%c3%a9%201"}, 200, PASS),
+        ({"utterwire-sample-rate": "24000"}, 200, FAIL),
+        ({"utterwire-request-id": "%C3%A9%201"}, 200, FAIL),
+        ({}, 404, UNSEEN),
+    ],
+)
+def test_sagemaker_headers(headers: dict[str, str], status: int, verdict: Verdict) -> None:
+    story = Story("sagemaker-invocation")
+    body = json.dumps({"text": "Hello.", "request_id": "é 1"}).encode()
+    add = story.transcript.add
+    add(Entry(0, "out", "http-request", 1, method="POST", target="/invocations", data=body))
+    add(Entry(0, "in", "http-response", 1, status=status, headers=tuple(headers.items())))
+    assert story.judge().verdict is verdict
+
+
+def stopped(exited: str, *, drained: bool = True) -> Story:
+    story = Story("sagemaker-sigterm").ask(1, request_id="speaking").start(1)
+    story.note("shutdown: begins", 1)
+    if drained:
+        story.done(1).hear(1, "session_closed", reason="going_away", last_seq=1)
+    return story.close(1).note(f"exited: {exited}")
+
+
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        (stopped("3.51 s after SIGTERM, with status 0"), PASS),
+        (stopped("0.10 s after SIGTERM, with status -15", drained=False), FAIL),
+        (stopped("30.20 s after SIGTERM, with status 0"), FAIL),
+        (stopped("no"), FAIL),
+        (Story("sagemaker-sigterm").ask(1), UNSEEN),
+    ],
+)
+def test_sagemaker_sigterm(story: Story, verdict: Verdict) -> None:
+    assert story.judge("sagemaker.sigterm").verdict is verdict

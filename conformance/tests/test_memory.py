@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from utterwire_conformance.memory import held_by
-from utterwire_conformance.target import Instance
+from utterwire_conformance.target import Child, Instance
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -29,24 +30,24 @@ process.wait()
 """
 
 
-async def test_the_memory_of_all_processes_is_seen_to_grow() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        LISTENS,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+def test_the_memory_of_all_processes_is_seen_to_grow() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LISTENS],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    port = int(await process.stdout.readline())
-    instance = Instance(f"ws://127.0.0.1:{port}/", "http://127.0.0.1", process)
+    port = int(process.stdout.readline())
+    child = Child(process)
+    instance = Instance(f"ws://127.0.0.1:{port}/", "http://127.0.0.1", child)
     process.stdin.write(b"\n")
-    await process.stdout.readline()
+    process.stdout.readline()
     before = instance.memory()
     process.stdin.write(b"\n")
-    await process.stdout.readline()
+    process.stdout.readline()
     after = instance.memory()
     assert before is not None
     assert after is not None
@@ -55,8 +56,10 @@ async def test_the_memory_of_all_processes_is_seen_to_grow() -> None:
         # Somebody else listens there: a container, say.
         assert held_by(process.pid, other.getsockname()[1]) is None
     process.stdin.close()
-    await process.wait()
+    process.stdout.close()
+    asyncio.run(child.wait(30))
     assert instance.memory() is None
+    asyncio.run(child.end(30))
 
 
 def test_without_proc_nothing_is_known(tmp_path: Path) -> None:

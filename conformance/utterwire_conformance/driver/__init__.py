@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bare import BareConnection
 from .connection import Address, ConnectFailed, tls_context
+from .delay import OwnDelay
 from .http import HttpConnection, fetch_status
 from .recorder import Recorder
 from .websocket import HandshakeRefused, WebSocketSession
@@ -14,6 +15,7 @@ __all__ = [
     "ConnectFailed",
     "HandshakeRefused",
     "HttpConnection",
+    "OwnDelay",
     "Recorder",
     "WebSocketSession",
     "fetch_status",

@@ -16,6 +16,7 @@ from . import (
     negotiate,
     ordering,
     rejections,
+    sagemaker,
     security,
     sse,
     timing,
@@ -41,6 +42,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             negotiate.FAULTS,
             timing.FAULTS,
             sse.FAULTS,
+            sagemaker.FAULTS,
             security.FAULTS,
             load.FAULTS,
         )

@@ -66,6 +66,12 @@ class _ProxiedInstance(Instance):
             self.proxy.shared.shutting_down = True
         Instance.terminate(self)
 
+    async def wait(self, within: float) -> int | None:
+        if self.proxy is not None and self.proxy.shared.lingers:
+            await asyncio.sleep(within)
+            return None
+        return await Instance.wait(self, within)
+
     def output(self) -> bytes:
         written = self.proxy.shared.written if self.proxy is not None else b""
         return Instance.output(self) + written

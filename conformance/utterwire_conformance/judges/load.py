@@ -126,7 +126,8 @@ def slow_reader_closed(dialogue: Dialogue) -> Iterator[Judgement]:
     elif farewell is None and dialogue.close_in is None and dialogue.ended:
         yield not_exercised("The session was ended, but its last words did not get through.")
     else:
-        lives = farewell is None and dialogue.close_in is None
+        ended = farewell or dialogue.close_in or utterance.terminal
+        lives = utterance.complete is not None or not ended
         yield fail(
             f"A reader stalled for {stalled:.1f} s (the limit is {limit:g} s) "
             + ("was served on." if lives else "was not told why its session ended."),

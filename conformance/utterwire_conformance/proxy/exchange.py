@@ -127,6 +127,7 @@ async def relay_exchange(
             await _answer(client, *passed, head_only=request.method == "HEAD")
             return
         request = passed
+    await asyncio.sleep(tamper.passed_after(request))
     leg = HttpLeg(endpoint, h11.CLIENT)
     await leg.send(
         h11.Request(

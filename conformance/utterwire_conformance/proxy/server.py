@@ -147,6 +147,7 @@ class FaultProxy:
         self.shared.sessions += 1
         tap = Tap()
         tamper = self._tampers.session(self.shared, tap)
+        await asyncio.sleep(tamper.opens_after())
         target = tamper.upgrade(request_of(opening).target)
         await client.body()
         if isinstance(target, Head):

@@ -22,7 +22,8 @@ __all__ = ["ExchangeTamper", "Head", "Request", "SessionTamper", "Shared"]
 class Shared:
     """What the sessions and exchanges of one proxy know of each other.
 
-    `written` is what the faulty endpoint writes to its log, and `kept` what it never frees.
+    `written` is what the faulty endpoint writes to its log, `kept` what it never frees, and
+    `lingers` says that its process does not end when it is told to.
     """
 
     shutting_down: bool = False
@@ -31,6 +32,7 @@ class Shared:
     notes: dict[str, Any] = field(default_factory=dict)
     written: bytearray = field(default_factory=bytearray)
     kept: bytearray = field(default_factory=bytearray)
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class SessionTamper:
         """The target to ask the endpoint for, or the answer to give in its place."""
         return target
 
+    def opens_after(self) -> float:
+        """How long, in seconds, to wait before the handshake is passed on."""
+        return 0.0
+
     def handshake(self, head: Head) -> Head:
         """The endpoint's answer to the handshake, status 101 or not."""
         return head
@@ -131,6 +137,10 @@ class ExchangeTamper:
     def request(self, request: Request) -> Request | tuple[Head, bytes]:
         """The request to pass on, or a response to give in the endpoint's place."""
         return request
+
+    def passed_after(self, request: Request) -> float:
+        """How long, in seconds, to wait before the request is passed on."""
+        return 0.0
 
     def head(self, request: Request, head: Head) -> Head:
         """Status and headers of the endpoint's response."""

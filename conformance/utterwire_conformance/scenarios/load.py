@@ -125,7 +125,7 @@ async def slow_reader(stage: Stage) -> None:
             )
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(stalls(limit + filling + 0.5 + 2 * stage.pace.rtt))
+        group.create_task(stalls(limit + filling + 2.0 + 2 * stage.pace.rtt))
         group.create_task(stalls(limit * 0.5))
 
 
