@@ -317,3 +317,11 @@ def test_invalid_marks(verdict: Verdict, answer: dict[str, Any]) -> None:
     more = {"message": "no", "retryable": False} if answer["type"] == "error" else {}
     script.tell(kind=answer["type"], **({k: v for k, v in answer.items() if k != "type"} | more))
     assert script.judge("timing.invalid").verdict is verdict
+
+
+def test_the_oracle_reads_integers_however_they_are_written() -> None:
+    script = spoken(GOOD | {"char_start": 0.0, "char_end": 4.0}, DAY)
+    assert script.judge("timing.offsets").verdict is P
+    for odd in (0.5, 10**399):
+        script = spoken(GOOD | {"char_end": odd}, DAY, name="x")
+        assert script.judge("timing.ordered").verdict is not P

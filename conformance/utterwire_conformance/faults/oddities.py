@@ -6,11 +6,13 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from utterwire_schemas import ERROR_CODES
 
+from utterwire_conformance.event_stream import read_events
 from utterwire_conformance.proxy import (
     Action,
     Chunk,
@@ -28,6 +30,7 @@ from utterwire_conformance.strict_json import NotJson, NotUtf8, parse
 from utterwire_conformance.wire import Frame, Opcode, close_payload
 
 from .oddity import Oddity
+from .timing import Gathers
 
 __all__ = ["ODDITIES"]
 
@@ -453,6 +456,41 @@ _add(
     _MarksOneByOne,
 )
 
+
+def _cut_anew(words: list[dict[str, Any]], text: str, _: float) -> list[dict[str, Any]]:
+    """Cut words in two, take two for one, and leave punctuation with its word."""
+    told: list[dict[str, Any]] = []
+    for number, word in enumerate(words):
+        end = word["char_end"]
+        if text[end : end + 1] in _POINTS:
+            word = word | {"char_end": end + 1, "text": text[word["char_start"] : end + 1]}
+        before = told[-1] if told else None
+        middle = word["char_start"] + 1
+        if number % 3 == 1 and before is not None and _is_blank(text, before, word):
+            told[-1] = before | {name: word[name] for name in ("end_s", "char_end")}
+            told[-1]["text"] = text[before["char_start"] : word["char_end"]]
+        elif number % 3 == 2 and text[middle : middle + 1].isalnum() and middle < end:
+            half = (word["start_s"] + word["end_s"]) / 2
+            first = {"text": text[middle - 1], "end_s": half, "char_end": middle}
+            rest = {"text": text[middle : word["char_end"]], "start_s": half, "char_start": middle}
+            told += [word | first, word | rest]
+        else:
+            told.append(word)
+    return told
+
+
+def _is_blank(text: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return text[one["char_end"] : other["char_start"]] == " "
+
+
+_POINTS: Final = (".", ",", "!", "?")
+_add(
+    "marks-cut-otherwise",
+    "Two words are told as one, one as two, and punctuation as a part of its word.",
+    "protocol.md#marks",
+    partial(Gathers, retold=_cut_anew, most=300),
+)
+
 # --- Transport -----------------------------------------------------------------------------------
 
 
@@ -710,6 +748,53 @@ _add(
     "Comment lines come between server-sent events.",
     "sse.md#framing",
     exchange=_EventComments,
+)
+
+
+class _EventsOtherwise(ExchangeTamper):
+    """Writes each event in another way that the standard has."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._held: bytes | None = None
+        self._begun = False
+
+    def head(self, request: Request, head: Head) -> Head:
+        kind = head.get("Content-Type") or ""
+        if head.status == 200 and kind.lower().startswith("text/event-stream"):
+            self._held = b""
+            return head.without("Content-Length")
+        return head
+
+    def body(self, data: bytes) -> Iterable[bytes | float]:
+        if self._held is None:
+            return [data]
+        *blocks, self._held = (self._held + data).split(b"\n\n")
+        return [self._written(block + b"\n\n") for block in blocks]
+
+    def _written(self, block: bytes) -> bytes:
+        events = read_events(block).events
+        if not events or events[0].fields is None:
+            return block
+        begun, self._begun = self._begun, True
+        mark = "" if begun else "\ufeff"
+        # What is not known is skipped.
+        other = 'event: x_note\rdata: {"x_n": 1}\r\r'
+        data = json.dumps(events[0].fields | {"x_more": [1]}, indent=1).split("\n")
+        lines = ["id: 7", "retry: 10", "x_field", *(f"data:{line}" for line in data)]
+        lines += [f"event:{events[0].name}"]
+        return (mark + other + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
+
+    def end(self, *, clean: bool) -> tuple[bytes, bool]:
+        return self._held or b"", clean
+
+
+_add(
+    "events-otherwise",
+    "Events come with a byte order mark, ends of lines and fields of other kinds, data in several"
+    " lines, and others between them.",
+    "sse.md#framing",
+    exchange=_EventsOtherwise,
 )
 
 ODDITIES: Final[Mapping[str, Oddity]] = MappingProxyType(_found)

@@ -22,7 +22,7 @@ from utterwire_conformance.wire import Frame, Opcode
 from .catalogue import Catalogue
 from .rewriting import message_frame
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "Gathers"]
 
 FAULTS: Final = Catalogue()
 
@@ -60,10 +60,11 @@ def _each(change: Callable[[_Word, str], _Word]) -> Callable[[Chunk, Tap], Itera
     return apply
 
 
-class _Gathers(SessionTamper):
+class Gathers(SessionTamper):
     """Holds the audio of an utterance with marks until its end, then tells all words ahead of it.
 
-    That alone is legal; `retold` and `ending` are given the words and what follows to break.
+    That alone is legal; `retold` is given the words, the text and the speed, and makes others of
+    them. Where `most` is given, texts of more code points are left as they are.
     """
 
     def __init__(
@@ -71,18 +72,22 @@ class _Gathers(SessionTamper):
         shared: Shared,
         tap: Tap,
         retold: Callable[[list[_Word], str, float], list[_Word]] = lambda words, *_: words,
+        most: int | None = None,
     ) -> None:
         super().__init__(shared, tap)
         self._retold = retold
+        self._most = most
         self._words: list[_Word] = []
         self._audio: list[Chunk] = []
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        message = self.tap.messages.get(chunk.seq or 0)
+        marked = message is not None and bool(message.fields.get("marks"))
+        if self._most is not None and len(_text_of(self.tap, chunk.seq)) > self._most:
+            return super().chunk(chunk)
         if chunk.type == "marks":
             self._words += _words(chunk)
             return []
-        message = self.tap.messages.get(chunk.seq or 0)
-        marked = message is not None and bool(message.fields.get("marks"))
         if chunk.is_audio and marked:
             self._audio.append(chunk)
             return []
@@ -112,7 +117,7 @@ def _retells(
     breaks: str | tuple[str, ...],
     retold: Callable[[list[_Word], str, float], list[_Word]],
 ) -> None:
-    FAULTS.add(name, explanation, breaks, partial(_Gathers, retold=retold))
+    FAULTS.add(name, explanation, breaks, partial(Gathers, retold=retold))
 
 
 # --- Each word once ------------------------------------------------------------------------------
@@ -419,7 +424,7 @@ _retells(
 )
 
 
-class _SilentLead(_Gathers):
+class _SilentLead(Gathers):
     """Begins with a second of silence of which the times know nothing."""
 
     def ending(self, audio: list[Chunk], terminal: Chunk) -> list[Frame]:

@@ -40,7 +40,8 @@ class Words:
 
     def _judge(self, word: dict[str, Any], heard_s: float) -> list[Breach]:
         found: list[Breach] = []
-        start, end = word["char_start"], word["char_end"]
+        # An integer can be written as 1.0.
+        start, end = int(word["char_start"]), int(word["char_end"])
         if self._text[start:end] != word["text"]:
             found.append(
                 Breach("timing.offsets", f"{word['text']!r} is not the text from {start} to {end}")
@@ -78,4 +79,7 @@ def _is_word(word: Any) -> bool:
     return all(
         isinstance(word.get(name), int | float) and not isinstance(word[name], bool)
         for name in numbers
+    ) and all(
+        isinstance(word[name], int) or word[name].is_integer()
+        for name in ("char_start", "char_end")
     )
