@@ -8,7 +8,14 @@ import pytest
 
 EXPORTS = {
     "utterwire_conformance.oracle": {"Oracle", "Outlook"},
-    "utterwire_conformance.faults": {"FAULTS", "Fault", "main_proxy"},
+    "utterwire_conformance.faults": {
+        "FAULTS",
+        "ODDITIES",
+        "Combined",
+        "Fault",
+        "Oddity",
+        "main_proxy",
+    },
     "utterwire_conformance.faults.matrix": {
         "Baseline",
         "Plan",

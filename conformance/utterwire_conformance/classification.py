@@ -21,6 +21,7 @@ __all__ = [
     "audio_breaches",
     "classify",
     "control_breaches",
+    "integral",
 ]
 
 FrameKind: TypeAlias = Literal["text", "binary", "unknown"]
@@ -30,6 +31,8 @@ MAX_CONTROL_BYTES: Final = 65_536
 _OPENING: Final = 0x7B
 _CLOSING: Final = 0x7D
 _WHITE: Final = b" \t\r\n"
+# Every integer below it is a double of its own.
+_EXACT: Final = 2.0**53
 # What a sender of control may not write but a receiver may well understand.
 _SENDER_ONLY: Final = frozenset(
     {Oddity.DUPLICATE_NAME, Oddity.LONE_SURROGATE, Oddity.LONG_NUMBER, Oddity.OVERFLOW, Oddity.DEEP}
@@ -69,7 +72,8 @@ def classify(data: bytes, kind: FrameKind = "binary") -> Reading:
     A text frame is control whatever it holds; `fields` is then None if it is not an object.
     """
     document, why = _read(data)
-    fields = document.value if document is not None and isinstance(document.value, dict) else None
+    value = integral(document.value) if document is not None else None
+    fields = value if isinstance(value, dict) else None
     if kind == "text":
         return Reading("control", fields, why or "a text frame is control")
     if not data or data[0] != _OPENING:
@@ -86,6 +90,18 @@ def classify(data: bytes, kind: FrameKind = "binary") -> Reading:
     if breaches:
         return Reading("either", fields, breaches[0].reason)
     return Reading("control", fields, "one strict JSON object with a string `type`")
+
+
+def integral(value: JsonValue) -> JsonValue:
+    """A JSON value with every number that is integral as an integer, however it was written
+    (`protocol.md#control-messages`)."""
+    if isinstance(value, dict):
+        return {name: integral(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [integral(each) for each in value]
+    if isinstance(value, float) and abs(value) < _EXACT and value.is_integer():
+        return int(value)
+    return value
 
 
 def _read(data: bytes) -> tuple[Document | None, str]:

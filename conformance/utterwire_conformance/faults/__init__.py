@@ -24,8 +24,10 @@ from . import (
 )
 from .command import main_proxy
 from .fault import Fault
+from .oddities import ODDITIES
+from .oddity import Combined, Oddity
 
-__all__ = ["FAULTS", "Fault", "main_proxy"]
+__all__ = ["FAULTS", "ODDITIES", "Combined", "Fault", "Oddity", "main_proxy"]
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {

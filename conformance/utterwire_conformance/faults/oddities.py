@@ -359,7 +359,9 @@ class _OtherCodes(SessionTamper):
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         message = self.tap.messages.get(chunk.seq or 0)
         code = (chunk.fields or {}).get("code")
-        if not chunk.is_rejection or message is None or code not in message.meaning.codes:
+        if not chunk.is_rejection or message is None or message.meaning.verdict != "reject":
+            return [ToClient(chunk.frame)]
+        if code not in message.meaning.codes:
             return [ToClient(chunk.frame)]
         others = sorted(message.meaning.codes - {code})
         if not others:
@@ -588,7 +590,8 @@ class _OtherCloses(SessionTamper):
     def endpoint_frame(self, frame: Frame) -> Iterable[Action]:
         if frame.opcode != Opcode.CLOSE:
             return super().endpoint_frame(frame)
-        if self._asked:
+        failed = frame.payload[:2] in {close_payload(code) for code in (1002, 1007, 1009)}
+        if self._asked and not failed:
             return [ToClient(Frame(Opcode.CLOSE, b""))]
         if self.shared.shutting_down and frame.payload[:2] == close_payload(1000):
             return [ToClient(Frame(Opcode.CLOSE, close_payload(1001, "bye")))]
