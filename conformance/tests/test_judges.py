@@ -11,6 +11,7 @@ import pytest
 from utterwire_conformance.check import CHECKS, Account
 from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.judges import second_opinion
+from utterwire_conformance.judging import judge_accounts
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Judgement, Verdict
 from utterwire_conformance.wire import close_payload
@@ -661,7 +662,7 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
     (
         "message.keepalive",
         "answered",
-        lambda: Script().open().say({"type": "keepalive"}).hear(type="x_alive", seq=1),
+        lambda: Script().open().say({"type": "keepalive"}).hear(type="alive", seq=1),
     ),
     (
         "message.keepalive",
@@ -1374,3 +1375,67 @@ def test_a_transcript_judges_the_same_when_it_is_read_again() -> None:
     again = Transcript.from_lines(script.transcript.to_lines())
     row = CHECKS["accept.defaults"]
     assert row.judge([Account.of(again)]) == row.judge([Account.of(script.transcript)])
+
+
+# --- What no judge may hold against an endpoint --------------------------------------------------
+
+
+def judged(script: Script, check: str) -> Judgement:
+    """The judgement as a run comes to it: only of what can be told."""
+    return judge_accounts([CHECKS[check]], [Account.of(script.transcript)])[check]
+
+
+def test_where_seq_is_wrong_only_seq_is_judged() -> None:
+    script = Script().open().say(HI | {"request_id": "a"}).say(b"[]").say(HI)
+    script.speech(3, request_id="a").error(3, "not_an_object").speech(3).goodbye()
+    assert judged(script, "seq.counts_messages").verdict is Verdict.FAIL
+    for check in ("reject.one_error", "order.one_terminal", "request_id.echoed", "order.fifo"):
+        judgement = judged(script, check)
+        assert judgement.verdict is Verdict.NOT_EXERCISED, check
+        assert "seq.counts-messages" in judgement.reason
+    assert judged(script, "control.schema").verdict is Verdict.PASS
+
+
+def test_a_session_that_counts_rightly_is_judged_beside_one_that_does_not() -> None:
+    script = Script().open().say(HI).speech(7).goodbye()
+    script.open().say(HI).speech(1, request_id="nobody's").goodbye()
+    assert judged(script, "request_id.echoed").verdict is Verdict.FAIL
+
+
+def test_numbers_are_what_they_are_however_they_are_written() -> None:
+    script = Script().open().say(HI)
+    script.start(1.0).pcm().complete(1.0, audio_bytes=4800.0)  # type: ignore[arg-type]
+    for check in ("seq.counts_messages", "complete.audio_bytes", "control.schema"):
+        assert script.judge(check).verdict is Verdict.PASS, check
+
+
+def test_private_messages_answer_nothing() -> None:
+    script = Script("keepalive").open().say({"type": "keepalive"}).hear(type="x_note", seq=1)
+    script.say(HI | {"request_id": "a"}).speech(2, request_id="a")
+    assert script.judge("message.keepalive").verdict is Verdict.PASS
+    script = Script("close-drains").open().say({"type": "close"}).say(HI | {"request_id": "b"})
+    script.hear(type="x_note", seq=2).farewell(seq=1, last_seq=1).goodbye()
+    assert script.judge("close.ignores_later").verdict is Verdict.PASS
+    script = Script("idle").open().say(HI).speech(1).hear(type="x_note", seq=99)
+    assert script.farewell("idle", last_seq=1).judge("session_closed.last_seq").verdict is (
+        Verdict.PASS
+    )
+
+
+def test_past_the_bound_rejections_may_overtake_though_not_all_have_come() -> None:
+    script = Script().open().say(HI)
+    for _ in range(258):
+        script.say(b"[]")
+    script.start(1).error(258, "not_an_object").error(259, "not_an_object")
+    assert script.judge("reject.in_order").verdict is not Verdict.FAIL
+    assert script.judge("reject.one_error").verdict is not Verdict.FAIL
+
+
+def test_a_close_frame_that_is_not_answered_is_judged_where_the_answer_was_waited_for() -> None:
+    def closes(scenario: str) -> Script:
+        script = Script(scenario).open().say(HI).speech(1)
+        return script.line("out", "close", code=1000, data=close_payload(1000))
+
+    assert closes("order").judge("ws.close_echo").verdict is Verdict.NOT_EXERCISED
+    assert closes("close-frames").judge("ws.close_echo").verdict is Verdict.FAIL
+    assert closes("order").line("in", "eof").judge("ws.close_echo").verdict is Verdict.FAIL

@@ -92,13 +92,13 @@ def classify(data: bytes, kind: FrameKind = "binary") -> Reading:
     return Reading("control", fields, "one strict JSON object with a string `type`")
 
 
-def integral(value: JsonValue) -> JsonValue:
+def integral(value: JsonValue, *, levels: int = MAX_LEVELS) -> JsonValue:
     """A JSON value with every number that is integral as an integer, however it was written
-    (`protocol.md#control-messages`)."""
-    if isinstance(value, dict):
-        return {name: integral(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [integral(each) for each in value]
+    (`protocol.md#control-messages`); what is deeper than control may be stays as it is."""
+    if levels and isinstance(value, dict):
+        return {name: integral(each, levels=levels - 1) for name, each in value.items()}
+    if levels and isinstance(value, list):
+        return [integral(each, levels=levels - 1) for each in value]
     if isinstance(value, float) and abs(value) < _EXACT and value.is_integer():
         return int(value)
     return value

@@ -16,7 +16,10 @@ from .client_message import Meaning, read_client_message
 from .strict_json import JsonValue
 from .transcript import Case, Entry, Transcript
 
-__all__ = ["Chunk", "Closing", "Dialogue", "Sent", "Utterance", "dialogues"]
+__all__ = ["MOST_REJECTIONS", "Chunk", "Closing", "Dialogue", "Sent", "Utterance", "dialogues"]
+
+MOST_REJECTIONS: Final = 256
+"""So many rejections wait for their places; what is past that goes out at once."""
 
 _TERMINALS: Final = frozenset({"synthesis_complete", "cancelled"})
 _ABOUT_UTTERANCE: Final = frozenset(
@@ -85,6 +88,11 @@ class Chunk:
     def fields(self) -> Mapping[str, JsonValue]:
         """The fields of a control message, else nothing."""
         return self.reading.fields or {}
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it is an endpoint's own message, part of no utterance whatever it carries."""
+        return (self.type or "").startswith("x_")
 
     @property
     def said_seq(self) -> int | None:
@@ -297,7 +305,9 @@ class Dialogue:
         """Whether the endpoint went on without answering this message."""
         if utterance.answered:
             return False
-        later = any(u.answered for u in self.utterances.values() if u.seq > utterance.seq)
+        later = not self.crowded and any(
+            u.answered for u in self.utterances.values() if u.seq > utterance.seq
+        )
         farewell = self.session_closed
         # A session with an unanswered request is not idle, unless the request crossed the end.
         idle = farewell is not None and farewell.fields.get("reason") == "idle"
@@ -328,6 +338,16 @@ class Dialogue:
     def controls(self) -> list[Chunk]:
         """The control messages."""
         return [chunk for chunk in self.chunks if chunk.is_control]
+
+    @property
+    def answers(self) -> list[Chunk]:
+        """The control messages that can be about another: all but private ones."""
+        return [chunk for chunk in self.controls if not chunk.is_private]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more messages had to be rejected than an endpoint has to keep in their places."""
+        return sum(s.meaning.verdict == "reject" for s in self.sent) > MOST_REJECTIONS
 
     def utterance(self, seq: int) -> Utterance | None:
         """What came back about message `seq`, or None if it was not sent."""

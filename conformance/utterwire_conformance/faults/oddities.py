@@ -639,8 +639,14 @@ class _Slow(SessionTamper):
 
     _DELAY_S: Final = 0.04
 
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._last: str | None = None
+
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        if chunk.type in ("synthesis_start", "error", "cancelled", "session"):
+        kind, self._last = self._last, chunk.type
+        slow = chunk.type in ("synthesis_start", "error", "cancelled", "session")
+        if slow and chunk.type != kind:
             yield Pause(self._DELAY_S)
         yield ToClient(chunk.frame)
 
@@ -659,7 +665,7 @@ class _SlowExchange(ExchangeTamper):
 
 _add(
     "answers-slow",
-    "Every answer takes 40 ms longer, and a body over HTTP a fifth of a second.",
+    "The first of several answers takes 40 ms longer, and a body over HTTP a fifth of a second.",
     "protocol.md#order",
     _Slow,
     _SlowExchange,

@@ -142,7 +142,7 @@ def _fault_of_rejection(
     bare = next((c for c in utterance.terminals if c.type == "error"), None)
     if bare is not None and not utterance.starts:
         yield "The `error` of a rejected message lacks `rejected` true.", bare
-    elif any(chunk.seq == utterance.seq for chunk in dialogue.controls):
+    elif any(chunk.seq == utterance.seq for chunk in dialogue.answers):
         return
     elif dialogue.passed_over(utterance):
         yield "A message that must be rejected got no `error`.", None
@@ -210,11 +210,7 @@ def _overtakes(dialogue: Dialogue, utterance: Utterance, chunk: Chunk) -> bool:
     if not chunk.rejects:
         return False
     kind = utterance.sent.meaning.type
-    return (
-        chunk.code == "queue_full"
-        or kind in ("cancel", "hello")
-        or sum(bool(u.rejections) for u in dialogue.utterances.values()) > 256
-    )
+    return chunk.code == "queue_full" or kind in ("cancel", "hello") or dialogue.crowded
 
 
 @check("reject.in-order", *_REJECTIONS, general=True)

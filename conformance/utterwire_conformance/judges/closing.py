@@ -166,7 +166,7 @@ def close_ignores_later(dialogue: Dialogue) -> Iterator[Judgement]:
     if close is None or not any(s.after_close for s in dialogue.sent) or _blocked(dialogue):
         return
     late = {s.meaning.request_id for s in dialogue.sent if s.after_close} - {None}
-    for chunk in dialogue.controls:
+    for chunk in dialogue.answers:
         said = chunk.said_seq
         if (said is not None and said > close.seq) or chunk.fields.get("request_id") in late:
             yield fail(
@@ -393,7 +393,7 @@ def last_seq(dialogue: Dialogue) -> Iterator[Judgement]:
         return
     answered = [
         c.said_seq
-        for c in dialogue.controls
+        for c in dialogue.answers
         if c.said_seq is not None and c.number < farewell.number and c.type != "session_closed"
     ]
     expected = max(answered, default=0)

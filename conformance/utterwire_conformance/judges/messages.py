@@ -113,7 +113,7 @@ def keepalive(dialogue: Dialogue) -> Iterator[Judgement]:
     advice = "Count a `keepalive` as a message, reset the idle clock, and send nothing."
     legal = "no answer to the keepalive; the request behind it keeps its place in the count"
     for message in kept:
-        answer = next((c for c in dialogue.controls if c.seq == message.seq), None)
+        answer = next((c for c in dialogue.answers if c.seq == message.seq), None)
         if answer is not None:
             yield fail(
                 "A keepalive was answered.",
@@ -125,7 +125,7 @@ def keepalive(dialogue: Dialogue) -> Iterator[Judgement]:
             return
     for utterance in dialogue.utterances.values():
         request_id = utterance.sent.meaning.request_id
-        for chunk in dialogue.controls:
+        for chunk in dialogue.answers:
             if request_id is None or chunk.fields.get("request_id") != request_id:
                 continue
             if chunk.said_seq is not None and chunk.said_seq != utterance.seq:
