@@ -84,6 +84,8 @@ def test_the_reference_conforms(tmp_path: Path) -> None:
     # It claims every profile that has messages of its own.
     assert unseen == {"reject.unclaimed-types"}
     assert found["ws.path"] == "pass"
+    verified = run(*CLI, "verify", "utterwire-report", cwd=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "reference CONFORMS (core, negotiate, interrupt, http)" in done.stdout
 
 
