@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import utterwire_conformance.runner  # noqa: F401 - importing it registers everything
 from utterwire_conformance.check import CHECKS, check, settle
+from utterwire_conformance.client_half import SCRIPTS
+from utterwire_conformance.judging import chosen_checks
 from utterwire_conformance.requirements import requirements
 from utterwire_conformance.stage import SCENARIOS, scenario
 from utterwire_conformance.verdict import Judgement, Verdict, fail, not_exercised, passed, worst
@@ -15,6 +17,18 @@ JUDGED = ("core", "http", "interrupt", "negotiate")
 def test_every_check_is_in_the_requirements_and_the_other_way_round() -> None:
     named = {name: row.id for row in requirements() for name in row.checks}
     assert named == {row.id: row.requirement for row in CHECKS.values()}
+
+
+def test_no_requirement_of_clients_is_left_without_a_check() -> None:
+    left = [row.id for row in requirements() if row.role == "client" and not row.checks]
+    assert left == []
+
+
+def test_scripts_and_checks_of_clients_serve_each_other() -> None:
+    used = {name for row in chosen_checks(role="client") for name in row.scenarios}
+    assert used <= set(SCRIPTS)
+    # What no check names is there for those that look at everything.
+    assert set(SCRIPTS) - used == {"client-http-errors", "client-http-full"}
 
 
 def test_no_requirement_of_a_judged_profile_is_left_without_a_check() -> None:
@@ -28,13 +42,15 @@ def test_no_requirement_of_a_judged_profile_is_left_without_a_check() -> None:
 
 
 def test_every_check_names_scenarios_that_there_are() -> None:
-    for row in CHECKS.values():
+    for row in chosen_checks(role="endpoint"):
         assert row.scenarios, row.id
         assert set(row.scenarios) <= set(SCENARIOS), row.id
 
 
 def test_every_scenario_serves_a_check() -> None:
-    assert {name for row in CHECKS.values() for name in row.scenarios} == set(SCENARIOS)
+    assert {name for row in chosen_checks(role="endpoint") for name in row.scenarios} == set(
+        SCENARIOS
+    )
 
 
 def test_a_name_is_given_once() -> None:

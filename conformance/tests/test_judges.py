@@ -11,7 +11,7 @@ import pytest
 from utterwire_conformance.check import CHECKS, Account
 from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.judges import second_opinion
-from utterwire_conformance.judging import judge_accounts
+from utterwire_conformance.judging import chosen_checks, judge_accounts
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Judgement, Verdict
 from utterwire_conformance.wire import close_payload
@@ -127,7 +127,7 @@ def talk() -> Script:
     return script.goodbye()
 
 
-GENERAL = [check.id for check in CHECKS.values() if check.general]
+GENERAL = [check.id for check in chosen_checks() if check.general]
 
 
 @pytest.mark.parametrize(

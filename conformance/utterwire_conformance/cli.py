@@ -27,6 +27,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "compare": ("comparison", "main_compare", "say what changed between two reports"),
     "clause": ("clause", "main_clause", "print what the specification says"),
     "page": ("page", "main_page", "render a report as one page of HTML again"),
+    "client": ("client_half", "main_client", "judge a client instead of an endpoint"),
     "proxy": ("faults", "main_proxy", "make a faulty endpoint out of a good one"),
 }
 _NEEDED: Final = {

@@ -9,6 +9,7 @@ from typing import Final
 
 from . import judges, scenarios
 from .check import CHECKS, FUZZ_PREFIX, Account, Check
+from .client_half import judges as client_judges
 from .requirements import requirement
 from .selection import Selection
 from .stage import SCENARIOS
@@ -28,7 +29,7 @@ _NUMBERS_WRONG: Final = (
 _RED: Final = (Verdict.FAIL, Verdict.WEAK)
 
 # Importing the packages registers what they hold.
-_REGISTERED: Final = (judges, scenarios)
+_REGISTERED: Final = (judges, scenarios, client_judges)
 
 
 def chosen_checks(names: Iterable[str] | None = None, *, role: Role = "endpoint") -> list[Check]:

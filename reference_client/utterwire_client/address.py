@@ -5,10 +5,13 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from utterwire_client.errors import RequestInvalid
 
-__all__ = ["SESSION_PATH", "display", "is_loopback", "session_url"]
+__all__ = ["HTTP_PATH", "SESSION_PATH", "display", "http_url", "is_loopback", "session_url"]
 
 #: Where an endpoint serves sessions.
 SESSION_PATH = "/invocations-bidirectional-stream"
+
+#: Where it serves requests of HTTP.
+HTTP_PATH = "/invocations"
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
@@ -50,6 +53,19 @@ def session_url(url: str) -> str:
             f"{display(url)!r} has a fragment (#): leave it out (RFC 6455 section 3)"
         )
     path = SESSION_PATH if parts.path in ("", "/") else parts.path
+    return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
+
+
+def http_url(url: str) -> str:
+    """The address of an endpoint's HTTP requests.
+
+    ``ws`` and ``wss`` become ``http`` and ``https``; an address without a path, or with that of
+    the sessions, gets :data:`HTTP_PATH`; a query is kept. Raises :class:`RequestInvalid` likewise.
+    """
+    parts = _split(session_url(url))
+    scheme = "https" if parts.scheme == "wss" else "http"
+    prefix = parts.path.removesuffix(SESSION_PATH)
+    path = prefix + HTTP_PATH if prefix != parts.path else parts.path
     return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
 
 

@@ -10,13 +10,13 @@ import io
 import signal
 import ssl
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.endpoints import Endpoint, find_endpoint, tls_context
@@ -29,7 +29,8 @@ from utterwire_client.errors import (
     UtteranceRejected,
     UtterwireError,
 )
-from utterwire_client.events import Audio, Complete, Marks, Start
+from utterwire_client.events import Audio, Complete, Event, Marks, Start
+from utterwire_client.lines import PROFILES, EventWriter, LineReader, LineSpeaker, Profile
 from utterwire_client.progress import Progress, printable
 from utterwire_client.session import connect
 from utterwire_client.sink import (
@@ -99,6 +100,7 @@ class _Job:
     output: str
     raw: bool
     marks: str | None
+    transport: str
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -120,18 +122,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     say.add_argument("text", nargs="?", metavar="TEXT", help="what to speak; - reads it from stdin")
     say.add_argument("--file", type=Path, metavar="PATH", help="read the text from a file (UTF-8)")
-    where = say.add_mutually_exclusive_group()
-    where.add_argument(
-        "--endpoint",
-        metavar="NAME",
-        help="an endpoint of the endpoint file; `reference` needs none (default: reference)",
-    )
-    where.add_argument("--url", help="the endpoint's address: ws://HOST:PORT or wss://HOST")
+    _add_where(say)
     say.add_argument(
-        "--endpoints-file",
-        type=Path,
-        metavar="PATH",
-        help="the endpoint file (default: $UTTERWIRE_ENDPOINTS, else ./endpoints.toml)",
+        "--transport",
+        choices=("websocket", "http", "sse"),
+        default="websocket",
+        help="a session (the default), one HTTP request, or one answered by server-sent events",
     )
     say.add_argument(
         "-o",
@@ -154,25 +150,81 @@ def _parser() -> argparse.ArgumentParser:
         help="write when each word is spoken, and where it stands in the text, to a file as JSON "
         "lines; - is stdout",
     )
-    say.add_argument(
+    say.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    _add_lines(commands)
+    return parser
+
+
+def _add_where(command: argparse.ArgumentParser) -> None:
+    """Where the endpoint is, and how to get in."""
+    where = command.add_mutually_exclusive_group()
+    where.add_argument(
+        "--endpoint",
+        metavar="NAME",
+        help="an endpoint of the endpoint file; `reference` needs none (default: reference)",
+    )
+    where.add_argument("--url", help="the endpoint's address: ws://HOST:PORT or wss://HOST")
+    command.add_argument(
+        "--endpoints-file",
+        type=Path,
+        metavar="PATH",
+        help="the endpoint file (default: $UTTERWIRE_ENDPOINTS, else ./endpoints.toml)",
+    )
+    command.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="'NAME: VALUE'",
-        help="a header field for the opening handshake; may be repeated",
+        help="a header field for the opening handshake or the request; may be repeated",
     )
-    say.add_argument(
+    command.add_argument(
         "--ca-file", type=Path, metavar="PATH", help="authorities to trust for wss:// (PEM)"
     )
-    say.add_argument(
+    command.add_argument(
         "--timeout",
         type=float,
         metavar="SECONDS",
         help="how long the endpoint may keep silent: to connect, to the first audio, between "
         "chunks (defaults: 10, 30, 30)",
     )
-    say.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
-    return parser
+
+
+def _add_lines(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    lines = commands.add_parser(
+        "lines",
+        help="speak each line of stdin as it comes, for programs",
+        description="Speak each line of stdin (UTF-8), one after the other, until stdin ends. The "
+        "audio goes to stdout as it comes, without headers. An empty line is an interruption: "
+        "what is being spoken and what waits is stopped. What befalls each line is told in JSON "
+        'lines: {"event": "start", "utterance": 1, "sample_rate": 24000, "format": "pcm_s16le"}, '
+        'then "complete", "failed" or "cancelled" with "audio_bytes", how much of it went to '
+        'stdout; "warning" for what the endpoint did wrong.',
+        epilog="Exit status: 0 all was spoken or interrupted, else that of the first failure, as "
+        "for `say`.",
+        allow_abbrev=False,
+    )
+    _add_where(lines)
+    lines.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="core",
+        help="what to use: a session (core, interrupt), a session that asks first what the "
+        "endpoint offers (negotiate), HTTP, or server-sent events",
+    )
+    lines.add_argument(
+        "--voice", help="default: that of the endpoint file, else the endpoint's own"
+    )
+    lines.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how often to try again what may work later (default: 0)",
+    )
+    lines.add_argument(
+        "--events", type=Path, metavar="PATH", help="where events go (default: stderr)"
+    )
+    lines.set_defaults(quiet=False)
 
 
 def _version() -> str:
@@ -186,6 +238,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status (:class:`ExitCode`)."""
     arguments = _parser().parse_args(argv)
     progress = Progress(sys.stderr, quiet=arguments.quiet)
+    if arguments.command == "lines":
+        return _lines(arguments, progress)
     try:
         job = _job(arguments)
         words = _word_file(job)
@@ -201,12 +255,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.TERMINATED
 
 
+def _found(arguments: argparse.Namespace) -> Endpoint:
+    if arguments.url is not None:
+        return Endpoint(name=arguments.url, url=arguments.url)
+    return find_endpoint(arguments.endpoint or "reference", file=arguments.endpoints_file)
+
+
 def _job(arguments: argparse.Namespace) -> _Job:
     text = _text(arguments)
-    if arguments.url is not None:
-        endpoint = Endpoint(name=arguments.url, url=arguments.url)
-    else:
-        endpoint = find_endpoint(arguments.endpoint or "reference", file=arguments.endpoints_file)
+    endpoint = _found(arguments)
     ca_file = arguments.ca_file or endpoint.ca_file
     return _Job(
         endpoint=endpoint,
@@ -221,6 +278,7 @@ def _job(arguments: argparse.Namespace) -> _Job:
         output=arguments.output,
         raw=arguments.raw,
         marks=arguments.marks,
+        transport=arguments.transport,
     )
 
 
@@ -299,6 +357,8 @@ def _sink(job: _Job) -> Sink:
 def _word_file(job: _Job) -> WordFile | None:
     if job.marks is None:
         return None
+    if job.transport != "websocket":
+        raise _UsageError("--marks wants a session: leave --transport away")
     if job.marks == "-" and job.output == "-":
         raise _UsageError("stdout cannot take both: give -o FILE, or --marks FILE")
     if job.marks == "-" and sys.stdout is None:
@@ -373,23 +433,8 @@ async def _speak(
             broken.add(violation.requirement)
             progress.note(f"utterwire: warning: {violation} [{violation.requirement}]")
 
-    async with connect(
-        job.endpoint.url,
-        headers=job.headers,
-        ssl=job.tls,
-        deadlines=job.deadlines,
-        on_violation=warn,
-    ) as session:
-        progress.requested()
-        speech = session.speak(
-            job.text,
-            voice=job.voice,
-            speed=job.speed,
-            sample_rate=job.sample_rate,
-            format=job.format,
-            marks=None if words is None else ["word"],
-        )
-        async for event in speech:
+    async def play(events: AsyncIterator[Event], whole: Callable[[Complete], None]) -> None:
+        async for event in events:
             match event:
                 case Start():
                     progress.began(event)
@@ -406,10 +451,170 @@ async def _speak(
                         problem = f"cannot write {job.marks}: {exc.strerror or exc}"
                         raise _UsageError(problem) from None
                 case Complete():
-                    speech.demand_whole(event)
+                    whole(event)
                     if words is not None and not words.count and event.received_bytes:
                         progress.note("utterwire: warning: the endpoint told of no words")
                     # Before the session is closed: what is whole is not to be lost by that.
                     progress.done(await thread.run(sink.finish))
                 case _:
                     pass
+
+    if job.transport != "websocket":
+        await _speak_over_http(job, progress, warn, play)
+        return
+    async with connect(
+        job.endpoint.url,
+        headers=job.headers,
+        ssl=job.tls,
+        deadlines=job.deadlines,
+        on_violation=warn,
+    ) as session:
+        progress.requested()
+        speech = session.speak(
+            job.text,
+            voice=job.voice,
+            speed=job.speed,
+            sample_rate=job.sample_rate,
+            format=job.format,
+            marks=None if words is None else ["word"],
+        )
+        await play(speech, speech.demand_whole)
+
+
+async def _speak_over_http(
+    job: _Job,
+    progress: Progress,
+    warn: Callable[[PeerViolation], None],
+    play: Callable[[AsyncIterator[Event], Callable[[Complete], None]], Awaitable[None]],
+) -> None:
+    http_speech = _http()
+    progress.requested()
+    events = http_speech(
+        job.endpoint.url,
+        job.text,
+        transport="sse" if job.transport == "sse" else "http",
+        voice=job.voice,
+        speed=job.speed,
+        sample_rate=job.sample_rate,
+        format=job.format,
+        headers=job.headers,
+        ssl=job.tls,
+        deadlines=job.deadlines,
+        on_violation=warn,
+    )
+    async with contextlib.aclosing(events):
+        # A body that comes to its end is whole.
+        await play(events, lambda complete: None)
+
+
+def _lines(arguments: argparse.Namespace, progress: Progress) -> int:
+    try:
+        if arguments.retries < 0:
+            raise _UsageError("--retries wants a number of 0 or more")
+        if sys.stdin is None or sys.stdout is None:
+            raise _UsageError("stdin and stdout are needed: text comes by one, audio by the other")
+        endpoint = _found(arguments)
+        ca_file = arguments.ca_file or endpoint.ca_file
+        tls = None if ca_file is None else tls_context(ca_file)
+        headers = _headers(endpoint, [_header(given) for given in arguments.header])
+        deadlines = _deadlines(arguments.timeout, endpoint)
+        # Nobody knows better when it has waited enough for a goodbye.
+        deadlines = replace(deadlines, close_s=arguments.timeout or Deadlines().close_s)
+        stream = sys.stderr if arguments.events is None else _events_file(arguments.events)
+    except (_UsageError, RequestInvalid) as exc:
+        progress.note(f"utterwire: {exc}")
+        return ExitCode.USAGE
+    try:
+        return asyncio.run(
+            _speak_lines(
+                progress,
+                endpoint.url,
+                profile=arguments.profile,
+                headers=headers,
+                tls=tls,
+                deadlines=deadlines,
+                retries=arguments.retries,
+                voice=arguments.voice or endpoint.voice,
+                events=EventWriter(stream),
+            )
+        )
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except asyncio.CancelledError:
+        return ExitCode.TERMINATED
+    finally:
+        if stream is not None and stream is not sys.stderr:
+            stream.close()
+
+
+def _events_file(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as exc:
+        raise _UsageError(f"cannot write {path}: {exc.strerror}") from None
+
+
+async def _speak_lines(
+    progress: Progress,
+    url: str,
+    *,
+    profile: Profile,
+    headers: Sequence[tuple[str, str]],
+    tls: ssl.SSLContext | None,
+    deadlines: Deadlines,
+    retries: int,
+    voice: str | None,
+    events: EventWriter,
+) -> ExitCode:
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(ValueError, RuntimeError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    thread = WritingThread()
+    stdout = io.FileIO(sys.stdout.fileno(), "wb", closefd=False)
+
+    def put(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[stdout.write(rest) or 0 :]
+
+    async def write(data: bytes) -> None:
+        await thread.run(partial(put, data))
+
+    speaker = LineSpeaker(
+        url,
+        profile=profile,
+        headers=headers,
+        tls=tls,
+        deadlines=deadlines,
+        retries=retries,
+        voice=voice,
+        write=write,
+        events=events,
+    )
+    try:
+        if profile in ("http", "sse"):
+            _http()
+        await speaker.speak(LineReader(sys.stdin.buffer))
+    except BrokenPipeError:
+        return ExitCode.BROKEN_PIPE
+    except UtterwireError as exc:
+        return _failed(exc, progress)
+    except OSError as exc:
+        progress.note(f"utterwire: cannot write to stdout: {exc.strerror or exc}")
+        return ExitCode.USAGE
+    finally:
+        thread.stop()
+    return _failed(speaker.failures[0], progress) if speaker.failures else ExitCode.DONE
+
+
+def _http() -> "Callable[..., AsyncGenerator[Event]]":
+    """What speaks over HTTP, which needs a package of its own."""
+    try:
+        from utterwire_client.http import http_speech
+    except ModuleNotFoundError as exc:
+        missing = (exc.name or "httpx").partition(".")[0]
+        raise ExtraMissing(
+            f"HTTP needs the package {missing}: pip install 'utterwire[client]'"
+        ) from None
+    return http_speech

@@ -124,22 +124,30 @@ class UtteranceRejected(UtterwireError):
     """The endpoint did not accept the request (``error`` with ``rejected``); the session lives on.
 
     ``code`` is from the registry of ``protocol.md#error-codes``, or one of a later version.
+    ``retry_after_s`` is what HTTP's ``Retry-After`` said, in seconds.
     """
 
     def __init__(
-        self, message: str, *, code: str, retryable: bool, request_id: str | None = None
+        self,
+        message: str,
+        *,
+        code: str,
+        retryable: bool,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.retryable = retryable
         self.request_id = request_id
+        self.retry_after_s = retry_after_s
 
 
 class UtteranceFailed(UtterwireError):
     """The endpoint gave up on an utterance it had accepted; the session lives on.
 
     ``audio_bytes`` counts what had arrived: it is not the whole of it. ``code`` is ``internal``
-    where the endpoint gave none.
+    where the endpoint gave none. ``retry_after_s`` is what HTTP's ``Retry-After`` said, in seconds.
     """
 
     def __init__(
@@ -150,12 +158,14 @@ class UtteranceFailed(UtterwireError):
         retryable: bool,
         request_id: str | None = None,
         audio_bytes: int = 0,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.retryable = retryable
         self.request_id = request_id
         self.audio_bytes = audio_bytes
+        self.retry_after_s = retry_after_s
 
 
 class AudioMissing(UtterwireError):

@@ -1,0 +1,151 @@
+"""The client half of the suite, on clients that are good and on clients that break one rule."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from utterwire_conformance.client_half.contract import PROFILES_OF_CLIENTS, Client
+from utterwire_conformance.client_half.run import run_client
+from utterwire_conformance.client_half.subject import Outcome, Subject
+from utterwire_conformance.judging import chosen_checks
+from utterwire_conformance.runner import Results
+from utterwire_conformance.verdict import Verdict
+
+CLIENTS = Path(__file__).parent / "peers" / "clients"
+EXPECTED = CLIENTS / "expected.json"
+CHECKS_OF_CLIENTS = {check.id for check in chosen_checks(role="client")}
+RED = (Verdict.FAIL, Verdict.WEAK, Verdict.HARNESS_ERROR)
+
+
+def _load(name: str) -> Any:
+    spec = spec_from_file_location(name, CLIENTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    # Its dataclasses look for their module there.
+    import sys
+
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+good_client = _load("good_client")
+
+
+class Hosted:
+    """A client of `good_client` that runs in this process: a `Subject` that costs no start."""
+
+    def __init__(self, faults: frozenset[str], values: Mapping[str, str]) -> None:
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._audio = bytearray()
+        self._events: list[str] = []
+        self._more = asyncio.Event()
+        client = good_client.GoodClient(
+            values["url"],
+            values["profile"],
+            float(values["deadline_s"]),
+            self._lines,
+            self._write,
+            lambda event: self._events.append(json.dumps(event)),
+            faults,
+        )
+        self._task: asyncio.Task[int] = asyncio.create_task(client.run())
+
+    def _write(self, data: bytes) -> None:
+        self._audio += data
+        self._more.set()
+
+    async def say(self, line: str) -> None:
+        await self._lines.put(line)
+
+    async def end_input(self) -> None:
+        await self._lines.put(None)
+
+    async def heard(self, at_least: int, within: float) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                while len(self._audio) < at_least:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def finish(self, within: float) -> Outcome:
+        await asyncio.wait({self._task}, timeout=within)
+        if not self._task.done():
+            return await self.kill(f"it was still running after {within:g} s")
+        status = 1 if self._task.exception() is not None else self._task.result()
+        return self._outcome(status, None)
+
+    async def kill(self, why: str) -> Outcome:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        return self._outcome(None, why)
+
+    def _outcome(self, status: int | None, killed: str | None) -> Outcome:
+        return Outcome(status, killed, bytes(self._audio), "\n".join(self._events))
+
+
+def hosting(*faults: str) -> Any:
+    async def launch(client: Client, values: Mapping[str, str]) -> Subject:
+        return Hosted(frozenset(faults), values)
+
+    return launch
+
+
+GOOD = Client("good", ("good", "{url}", "{deadline_s}"), frozenset(PROFILES_OF_CLIENTS))
+
+
+async def judge(*faults: str) -> Results:
+    return await run_client(GOOD, launcher=hosting(*faults), players=24)
+
+
+def red(results: Results) -> list[str]:
+    return sorted(name for name, j in results.judgements.items() if j.verdict in RED)
+
+
+async def test_a_client_that_keeps_the_rules_passes_every_check() -> None:
+    results = await judge()
+    assert results.unreachable is None
+    assert {name: j.reason for name, j in results.judgements.items() if j.verdict in RED} == {}
+    unseen = [n for n, j in results.judgements.items() if j.verdict is not Verdict.PASS]
+    assert unseen == []
+    assert set(results.judgements) == CHECKS_OF_CLIENTS
+
+
+def test_every_check_is_killed_by_a_client_and_every_fault_is_listed() -> None:
+    expected = json.loads(EXPECTED.read_text("utf-8"))
+    assert list(expected) == list(good_client.FAULTS)
+    assert {name for row in expected.values() for name in row} == CHECKS_OF_CLIENTS
+    # Each check has a client that it alone, or nearly alone, finds.
+    alone = {name for row in expected.values() if len(row) <= 3 for name in row}
+    assert alone == CHECKS_OF_CLIENTS
+
+
+@pytest.mark.slow
+async def test_each_faulty_client_turns_exactly_its_checks_red() -> None:
+    expected = json.loads(EXPECTED.read_text("utf-8"))
+    found: dict[str, list[str]] = {}
+    # A few at a time: each plays dozens of scripts, most of which wait.
+    places = asyncio.Semaphore(4)
+
+    async def one(fault: str) -> None:
+        async with places:
+            found[fault] = red(await judge(fault))
+            # What went wrong may be the machine's fault: once more, alone, counts.
+            if found[fault] != expected[fault]:
+                found[fault] = red(await judge(fault))
+
+    async with asyncio.TaskGroup() as group:
+        for fault in expected:
+            group.create_task(one(fault))
+    assert {f: found[f] for f in expected if found[f] != expected[f]} == {}
+    assert {f: expected[f] for f in expected if found[f] != expected[f]} == {}

@@ -1,0 +1,404 @@
+"""Speech over HTTP: one request, one utterance (``http.md``), as raw audio or as events
+(``sse.md``)."""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
+import math
+import ssl as tls
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import httpx
+from utterwire_protocol import Connection, LocalProtocolError, Role
+
+from utterwire_client.address import display, http_url, is_loopback
+from utterwire_client.deadlines import Deadlines
+from utterwire_client.errors import (
+    ConnectFailed,
+    DeadlineExceeded,
+    PeerViolation,
+    RequestInvalid,
+    SessionLost,
+    UtteranceFailed,
+    UtteranceRejected,
+    UtterwireError,
+    Waiting,
+)
+from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
+from utterwire_client.events import Audio, Complete, Event, Start
+from utterwire_client.transport import Headers
+
+__all__ = ["HttpTransport", "http_speech"]
+
+#: How the audio of an answer travels: as it is, or in base64 inside server-sent events.
+HttpTransport = Literal["http", "sse"]
+
+_USER_AGENT = "utterwire-client/1"
+_MAX_ERROR_BYTES = 65_536
+_SAMPLE_BYTES = {"pcm_s16le": 2}
+_DEFAULT_RATE = 24_000
+_DEFAULT_FORMAT = "pcm_s16le"
+_WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+def _ignore(violation: PeerViolation) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What has come of an answer, and the rules that it broke."""
+
+    shown: str
+    on_violation: Callable[[PeerViolation], None]
+    sample_rate: int | None
+    format: str | None
+    start: Start | None = None
+    received_bytes: int = 0
+    carry: bytes = b""
+    told: set[str] = field(default_factory=set)
+
+    def begin(self, rate: object, name: object, voice: object) -> Start:
+        implied = not (isinstance(rate, int) and isinstance(name, str))
+        self.start = Start(
+            sample_rate=rate if isinstance(rate, int) else self.sample_rate or _DEFAULT_RATE,
+            format=name if isinstance(name, str) else self.format or _DEFAULT_FORMAT,
+            voice=voice if isinstance(voice, str) else None,
+            implied=implied,
+        )
+        return self.start
+
+    def audio(self, data: bytes) -> Audio | None:
+        """Whole samples of what came so far; pieces of a body may split them."""
+        self.received_bytes += len(data)
+        width = _SAMPLE_BYTES.get(self.start.format if self.start else _DEFAULT_FORMAT, 1)
+        data = self.carry + data
+        whole = len(data) - len(data) % width
+        self.carry = data[whole:]
+        return Audio(data[:whole]) if whole else None
+
+    def complete(self, duration_s: object = None) -> Complete:
+        if self.carry:
+            self.report(
+                "audio.whole-samples",
+                "the audio ended in the middle of a sample; its last byte was dropped",
+            )
+        known = isinstance(duration_s, int | float) and not isinstance(duration_s, bool)
+        seconds = float(duration_s) if known else None  # type: ignore[arg-type]
+        if seconds is None and self.start is not None and self.start.format == "pcm_s16le":
+            seconds = self.received_bytes / (2 * self.start.sample_rate)
+        return Complete(received_bytes=self.received_bytes, duration_s=seconds)
+
+    def report(self, requirement: str, message: str) -> None:
+        if requirement not in self.told:
+            self.told.add(requirement)
+            self.on_violation(PeerViolation(message, requirement=requirement))
+
+    def lost(self, why: str) -> SessionLost:
+        return SessionLost(
+            f"the utterance is incomplete, {self.received_bytes} bytes of audio came: {why}",
+            retryable=True,
+            audio_bytes=self.received_bytes,
+        )
+
+
+async def http_speech(
+    url: str,
+    text: str,
+    *,
+    transport: HttpTransport = "http",
+    voice: str | None = None,
+    speed: float | None = None,
+    sample_rate: int | None = None,
+    format: str | None = None,
+    request_id: str | None = None,
+    headers: Headers | None = None,
+    ssl: tls.SSLContext | None = None,
+    deadlines: Deadlines | None = None,
+    on_violation: Callable[[PeerViolation], None] | None = None,
+) -> AsyncGenerator[Event]:
+    """Speak ``text`` by one ``POST /invocations``; yields ``Start``, ``Audio`` and ``Complete``.
+
+    ``url`` is the endpoint's address (see :func:`~utterwire_client.address.http_url`).
+    ``transport`` is ``http`` for the audio as it is, ``sse`` for events. The other parameters are
+    those of :func:`~utterwire_client.session.connect` and ``speak``. Closing the generator closes
+    the connection, which cancels the utterance.
+
+    A body that is cut off raises (``client.http-truncation``), and so does a stream of events that
+    ends before ``audio_stream_end``.
+
+    Raises :class:`RequestInvalid`, :class:`ConnectFailed`, :class:`UtteranceRejected`,
+    :class:`UtteranceFailed`, :class:`SessionLost`, :class:`DeadlineExceeded`.
+    """
+    deadlines = deadlines or Deadlines()
+    address = http_url(url)
+    shown = display(address)
+    body = _body(
+        text,
+        voice=voice,
+        speed=speed,
+        sample_rate=sample_rate,
+        format=format,
+        request_id=request_id,
+    )
+    answer = _Answer(shown, on_violation or _ignore, sample_rate, format)
+    fields = [("Content-Type", "application/json"), ("User-Agent", _USER_AGENT)]
+    if transport == "sse":
+        fields.append(("Accept", "text/event-stream"))
+    else:
+        fields.append(("Accept", "*/*"))
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    given: list[tuple[str, str]] = [*fields, *pairs]
+    try:
+        client = httpx.AsyncClient(
+            verify=ssl if ssl is not None else True,
+            # A redirect would carry the caller's header fields to another place.
+            follow_redirects=False,
+            trust_env=not is_loopback(address),
+            timeout=httpx.Timeout(None, connect=_finite(deadlines.connect_s)),
+        )
+        async with client:
+            request = client.build_request("POST", address, content=body, headers=[*fields, *given])
+            exchange = _exchange(client, request, transport, answer, deadlines)
+            async with contextlib.aclosing(exchange) as events:
+                async for event in events:
+                    yield event
+    except (ValueError, httpx.InvalidURL) as exc:
+        if isinstance(exc, UtterwireError):
+            raise
+        raise RequestInvalid(f"the request to {shown} cannot be sent: {_line(exc)}") from None
+
+
+async def _exchange(
+    client: httpx.AsyncClient,
+    request: httpx.Request,
+    transport: HttpTransport,
+    answer: _Answer,
+    deadlines: Deadlines,
+) -> AsyncGenerator[Event]:
+    response = await _send(client, request, answer, deadlines)
+    try:
+        if response.status_code != 200:
+            raise await _refused(response, answer, deadlines)
+        if transport == "sse":
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "text/event-stream":
+                raise ConnectFailed(f"{answer.shown} sends {kind or 'no type'}, and no events")
+            source = _events(response, answer, deadlines)
+        else:
+            source = _raw(response, answer, deadlines)
+        async with contextlib.aclosing(source) as events:
+            async for event in events:
+                yield event
+    finally:
+        await response.aclose()
+
+
+async def _send(
+    client: httpx.AsyncClient, request: httpx.Request, answer: _Answer, deadlines: Deadlines
+) -> httpx.Response:
+    shown = answer.shown
+    try:
+        async with _silence("first_chunk", deadlines.first_chunk_s, answer):
+            return await client.send(request, stream=True)
+    except httpx.ConnectTimeout:
+        raise DeadlineExceeded(
+            f"no connection to {shown} within {deadlines.connect_s:g} s",
+            which="connect",
+            seconds=deadlines.connect_s,
+        ) from None
+    except (httpx.ConnectError, httpx.ProxyError, httpx.UnsupportedProtocol) as exc:
+        raise ConnectFailed(f"no connection to {shown}: {_line(exc)}", retryable=True) from exc
+    except httpx.TransportError as exc:
+        raise answer.lost(_line(exc)) from exc
+
+
+async def _raw(
+    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+) -> AsyncGenerator[Event]:
+    rate = response.headers.get("utterwire-sample-rate", "")
+    name = response.headers.get("utterwire-format")
+    voice = response.headers.get("utterwire-voice")
+    yield answer.begin(
+        int(rate) if rate.isascii() and rate.isdigit() and int(rate) > 0 else None,
+        name or None,
+        unquote(voice) if voice else None,
+    )
+    async for data in _pieces(response, answer, deadlines):
+        audio = answer.audio(data)
+        if audio is not None:
+            yield audio
+    yield answer.complete()
+
+
+async def _events(
+    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+) -> AsyncGenerator[Event]:
+    reader = EventStreamReader()
+    chunks = 0
+    async for data in _pieces(response, answer, deadlines):
+        for event in reader.feed(data):
+            fields = _fields(event)
+            match event.name:
+                case "audio_stream_start":
+                    rate, name = fields.get("sample_rate"), fields.get("format")
+                    yield answer.begin(rate, name, fields.get("voice"))
+                case "audio_chunk":
+                    if answer.start is None:
+                        answer.report("sse.start", "audio came before `audio_stream_start`")
+                        yield answer.begin(None, None, None)
+                    if fields.get("seq") != chunks:
+                        answer.report(
+                            "sse.chunks", f"chunk {chunks} carries the number {fields.get('seq')!r}"
+                        )
+                    chunks += 1
+                    audio = answer.audio(_decoded(fields.get("data"), answer))
+                    if audio is not None:
+                        yield audio
+                case "audio_stream_end":
+                    total = fields.get("total_chunks")
+                    if isinstance(total, int) and total > chunks:
+                        raise answer.lost(f"{total} chunks were sent, {chunks} came")
+                    yield answer.complete(fields.get("duration_s"))
+                    return
+                case "error":
+                    raise _failure(fields, answer, rejected=False)
+                case _:
+                    pass  # an agent's own, or of a later version
+    raise answer.lost("the stream of events ended before `audio_stream_end`")
+
+
+def _fields(event: ServerSentEvent) -> dict[str, Any]:
+    try:
+        value = json.loads(event.data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded(data: object, answer: _Answer) -> bytes:
+    try:
+        return base64.b64decode(data if isinstance(data, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        raise answer.lost("a chunk is no base64") from None
+
+
+async def _pieces(
+    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+) -> AsyncIterator[bytes]:
+    """The body as it comes; a body that was cut off raises."""
+    pieces = response.aiter_raw()
+    while True:
+        first = not answer.received_bytes
+        which: Waiting = "first_chunk" if first else "stall"
+        seconds = deadlines.first_chunk_s if first else deadlines.stall_s
+        try:
+            async with _silence(which, seconds, answer):
+                data = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except httpx.TransportError as exc:
+            raise answer.lost(f"the body was cut off ({_line(exc)})") from exc
+        yield data
+
+
+@contextlib.asynccontextmanager
+async def _silence(which: Waiting, seconds: float, answer: _Answer) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_finite(seconds)):
+            yield
+    except TimeoutError as exc:
+        if isinstance(exc, UtterwireError):
+            raise
+        what = "sent no audio" if which == "first_chunk" else "fell silent"
+        raise DeadlineExceeded(
+            f"the endpoint {what} within {seconds:g} s"
+            if which == "first_chunk"
+            else f"the endpoint {what} in the middle of an utterance for {seconds:g} s",
+            which=which,
+            seconds=seconds,
+            audio_bytes=answer.received_bytes,
+        ) from None
+
+
+async def _refused(
+    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+) -> UtterwireError:
+    """What an answer that is not 200 means."""
+    status = response.status_code
+    data = bytearray()
+    # Without it, the status says enough.
+    with contextlib.suppress(UtterwireError):
+        async for piece in _pieces(response, answer, deadlines):
+            data += piece
+            if len(data) > _MAX_ERROR_BYTES:
+                break
+    told = response.headers.get("retry-after", "")
+    told_s = float(told) if told.isascii() and told.isdigit() else None
+    fields = _fields(ServerSentEvent("error", data.decode("utf-8", "replace")))
+    if fields.get("type") == "error" and isinstance(fields.get("code"), str):
+        rejected = fields.get("rejected") is True
+        return _failure(fields, answer, rejected=rejected, retry_after_s=told_s)
+    return ConnectFailed(
+        f"{answer.shown} answers HTTP {status}",
+        status=status,
+        retry_after_s=told_s,
+        retryable=status in _WORTH_ANOTHER_TRY,
+    )
+
+
+def _failure(
+    fields: dict[str, Any],
+    answer: _Answer,
+    *,
+    rejected: bool,
+    retry_after_s: float | None = None,
+) -> UtterwireError:
+    code = fields.get("code")
+    code = code if isinstance(code, str) else "internal"
+    said = "".join(c if c.isprintable() else " " for c in f"{code}: {fields.get('message')}"[:300])
+    retryable = fields.get("retryable")
+    if not isinstance(retryable, bool):
+        # An event has no such field: the registry says it.
+        from utterwire_protocol import ERROR_CODES
+
+        retryable = code in ERROR_CODES and ERROR_CODES[code].retryable
+    if rejected:
+        return UtteranceRejected(
+            f"the endpoint does not accept the request ({said})",
+            code=code,
+            retryable=retryable,
+            retry_after_s=retry_after_s,
+        )
+    return UtteranceFailed(
+        f"the endpoint failed after {answer.received_bytes} bytes of audio ({said})",
+        code=code,
+        retryable=retryable,
+        audio_bytes=answer.received_bytes,
+        retry_after_s=retry_after_s,
+    )
+
+
+def _body(text: str, **fields: Any) -> bytes:
+    # A request is a session with one message in it (http.md), checked and written by the core.
+    core = Connection(Role.CLIENT, now=0.0)
+    try:
+        core.synthesize(text, 0.0, **fields)
+    except LocalProtocolError as exc:
+        raise RequestInvalid(str(exc)) from None
+    chunk = core.next_chunk()
+    assert chunk is not None
+    return chunk.data
+
+
+def _finite(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds
+
+
+def _line(exc: BaseException) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__
