@@ -135,17 +135,18 @@ async def test_each_faulty_client_turns_exactly_its_checks_red() -> None:
     expected = json.loads(EXPECTED.read_text("utf-8"))
     found: dict[str, list[str]] = {}
     # A few at a time: each plays dozens of scripts, most of which wait.
-    places = asyncio.Semaphore(4)
+    places = asyncio.Semaphore(3)
 
     async def one(fault: str) -> None:
         async with places:
             found[fault] = red(await judge(fault))
-            # What went wrong may be the machine's fault: once more, alone, counts.
-            if found[fault] != expected[fault]:
-                found[fault] = red(await judge(fault))
 
     async with asyncio.TaskGroup() as group:
         for fault in expected:
             group.create_task(one(fault))
+    # With so many at work the machine itself may be late; what is found alone counts.
+    for fault in expected:
+        if found[fault] != expected[fault]:
+            found[fault] = red(await judge(fault))
     assert {f: found[f] for f in expected if found[f] != expected[f]} == {}
     assert {f: expected[f] for f in expected if found[f] != expected[f]} == {}

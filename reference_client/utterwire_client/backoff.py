@@ -26,9 +26,9 @@ class Backoff:
 
     def wait_s(self, told_s: float | None = None) -> float:
         """Seconds to wait before the next try; ``told_s`` is what the endpoint said, if it did."""
+        if told_s is not None:
+            # All that were told the same should not come back in the same moment.
+            return told_s * self._uniform(1.0, 1.1)
         own = self._uniform(self._next_s / 2, self._next_s)
         self._next_s = min(2 * self._next_s, self._most_s)
-        if told_s is None:
-            return own
-        # All that were told the same should not come back in the same moment.
-        return told_s + min(own, 0.1 * told_s)
+        return own

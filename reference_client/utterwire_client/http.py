@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import ssl as tls
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -31,7 +31,7 @@ from utterwire_client.errors import (
 )
 from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
 from utterwire_client.events import Audio, Complete, Event, Start
-from utterwire_client.transport import Headers
+from utterwire_client.transport import Headers, checked_headers
 
 __all__ = ["HttpTransport", "http_speech"]
 
@@ -152,8 +152,7 @@ async def http_speech(
         fields.append(("Accept", "text/event-stream"))
     else:
         fields.append(("Accept", "*/*"))
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-    given: list[tuple[str, str]] = [*fields, *pairs]
+    given = [*fields, *checked_headers(headers)]
     try:
         client = httpx.AsyncClient(
             verify=ssl if ssl is not None else True,

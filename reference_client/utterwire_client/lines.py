@@ -214,7 +214,7 @@ class LineSpeaker:
             line.silenced = True
         self._stopped.set()
         session = self._session
-        if session is None or session.closed:
+        if session is None or session.closed or all(line.speech is None for line in self._lines):
             return
         try:
             await session.cancel()

@@ -7,7 +7,9 @@ than this, so that further bindings fit under it.
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-__all__ = ["Headers", "Transport", "TransportClosed"]
+from utterwire_client.errors import RequestInvalid
+
+__all__ = ["Headers", "Transport", "TransportClosed", "checked_headers"]
 
 #: Header fields to send when a session is opened; pairs may repeat a name.
 Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -49,3 +51,25 @@ class Transport(Protocol):
     def abort(self) -> None:
         """Drop the session at once; a pending ``send`` or ``receive`` then raises."""
         ...
+
+
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def checked_headers(headers: Headers | None) -> list[tuple[str, str]]:
+    """The header fields as pairs. Raises :class:`RequestInvalid` for what HTTP cannot carry."""
+    if headers is None:
+        return []
+    pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+    for name, value in pairs:
+        if not name or not _TOKEN.issuperset(name):
+            raise RequestInvalid(f"{name!r} is not the name of a header field (RFC 9110)")
+        if any(character < " " and character != "\t" for character in value) or "\x7f" in value:
+            raise RequestInvalid(
+                f"the value of header field {name} has control characters in it: take them out"
+            )
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise RequestInvalid(f"the value of header field {name} is not Unicode text") from None
+    return pairs

@@ -6,7 +6,6 @@ import logging
 import math
 import socket
 import ssl
-from collections.abc import Mapping
 from typing import Literal
 
 from websockets.asyncio.client import ClientConnection
@@ -24,7 +23,7 @@ from websockets.exceptions import (
 
 from utterwire_client.address import display, is_loopback, session_url
 from utterwire_client.errors import ConnectFailed, DeadlineExceeded, RequestInvalid
-from utterwire_client.transport import Headers, TransportClosed
+from utterwire_client.transport import Headers, TransportClosed, checked_headers
 
 __all__ = ["WebSocketTransport", "open_websocket"]
 
@@ -41,8 +40,6 @@ _PING_INTERVAL_S = 20.0
 
 # How long the closing handshake may take, after the session itself has ended.
 _CLOSE_TIMEOUT_S = 2.0
-
-_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 _logger = logging.getLogger("utterwire_client.websocket")
 
@@ -157,7 +154,7 @@ async def open_websocket(
             address,
             create_connection=_Connection,
             compression=None,
-            additional_headers=_checked(headers),
+            additional_headers=checked_headers(headers),
             user_agent_header=_USER_AGENT,
             proxy=proxy,
             open_timeout=None if math.isinf(connect_s) else connect_s,
@@ -181,24 +178,6 @@ async def open_websocket(
     except (OSError, InvalidHandshake, InvalidProxy, InvalidURI, ImportError) as exc:
         raise _connect_failed(shown, exc) from exc
     return WebSocketTransport(connection)
-
-
-def _checked(headers: Headers | None) -> list[tuple[str, str]]:
-    if headers is None:
-        return []
-    pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
-    for name, value in pairs:
-        if not name or not _TOKEN.issuperset(name):
-            raise RequestInvalid(f"{name!r} is not the name of a header field (RFC 9110)")
-        if any(character < " " and character != "\t" for character in value) or "\x7f" in value:
-            raise RequestInvalid(
-                f"the value of header field {name} has control characters in it: take them out"
-            )
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise RequestInvalid(f"the value of header field {name} is not Unicode text") from None
-    return pairs
 
 
 def _line(exc: BaseException) -> str:

@@ -24,6 +24,7 @@ PLAIN: Final = {"http": "client-http-plain", "sse": "client-sse-plain"}
 """What a client must do before anything else of a profile is worth trying."""
 
 _SESSION_PLAIN: Final = "client-plain"
+_TOO_LATE_S: Final = 2.0
 # Importing the packages registers what they hold.
 _REGISTERED: Final = (judges, scripts)
 
@@ -65,7 +66,12 @@ async def run_client(
     async def one(made: Script) -> None:
         async with places:
             transcript = await play(made, client, launcher)
-        breach = ClientAccount.of(Account.of(transcript)).breach
+            account = ClientAccount.of(Account.of(transcript))
+            if account.lag_s > _TOO_LATE_S:
+                # A machine that stood still for so long makes good clients look bad: once more.
+                transcript = await play(made, client, launcher)
+                account = ClientAccount.of(Account.of(transcript))
+        breach = account.breach
         if breach is not None and transcript.broken is None:
             transcript.broken = f"the client does not keep the contract: {breach}"
         results.transcripts[made.name] = transcript

@@ -25,7 +25,7 @@ from .talk import Talk
 __all__ = ["SCRIPTS", "OnExchange", "Scene", "Script", "add", "exchange", "play", "script"]
 
 _LINES: Final = ("The first line.", "A second one.")
-_DEADLINE_S: Final = 6.0
+_DEADLINE_S: Final = 10.0
 _SHORT_DEADLINE_S: Final = 1.0
 _MOST_CONNECTIONS: Final = 50
 _LIMIT_S: Final = 60.0
@@ -70,7 +70,7 @@ class Script:
     session_message: Mapping[str, Any] | None = None
     silent: bool = False
     small_buffer: bool = False
-    patience_s: float = 8.0
+    patience_s: float = 6.0
 
     @property
     def explanation(self) -> str:

@@ -128,6 +128,7 @@ class GoodClient:
     cancelling: bool = False
     input_ended: bool = False
     first_code: str | None = None
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has(self, fault: str) -> bool:
@@ -157,6 +158,7 @@ class GoodClient:
         if line.ended:
             return
         line.ended = True
+        self._changed.set()
         self.failed = self.failed or event == "failed"
         fields = {"event": event, "utterance": line.number, "audio_bytes": line.written}
         self.emit(fields | {k: v for k, v in more.items() if v is not None})
@@ -456,6 +458,7 @@ class Session:
                 line.seq = self.count + 1
                 self.flight[line.seq] = line
                 await self._ask(line)
+                client.sent.set()
                 if self.has("late-hello") and self.count == 1:
                     await self._send(hello)
                 if self.has("stray-message"):
@@ -502,7 +505,6 @@ class Session:
     # --- what comes ---------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        client = self.client
         while True:
             if self.has("sends-first"):
                 await self._until_sent()
@@ -538,7 +540,8 @@ class Session:
         while not client.input_ended or any(
             line.seq is None and not line.ended for line in client.asked
         ):
-            await asyncio.sleep(0.01)
+            await client.sent.wait()
+            client.sent.clear()
         await self.writer.drain()
 
     def _patience(self) -> float | None:
