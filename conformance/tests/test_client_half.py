@@ -105,7 +105,7 @@ GOOD = Client("good", ("good", "{url}", "{deadline_s}"), frozenset(PROFILES_OF_C
 
 
 async def judge(*faults: str) -> Results:
-    return await run_client(GOOD, launcher=hosting(*faults), players=24)
+    return await run_client(GOOD, launcher=hosting(*faults), players=24, limit_s=15.0)
 
 
 def red(results: Results) -> list[str]:

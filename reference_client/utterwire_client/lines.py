@@ -66,7 +66,8 @@ class LineReader:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_LINES)
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_MOST_LINES)
         self._loop = asyncio.get_running_loop()
         # One that waits for input must not keep the program from ending.
         threading.Thread(target=self._read, name="utterwire-lines", daemon=True).start()
@@ -78,13 +79,15 @@ class LineReader:
             self._put(None)
 
     def _put(self, line: bytes | None) -> None:
-        asyncio.run_coroutine_threadsafe(self._lines.put(line), self._loop).result()
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
     def __aiter__(self) -> "LineReader":
         return self
 
     async def __anext__(self) -> str:
         line = await self._lines.get()
+        self._room.release()
         if line is None:
             raise StopAsyncIteration
         try:

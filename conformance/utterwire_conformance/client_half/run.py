@@ -47,11 +47,12 @@ async def run_client(
     *,
     launcher: Launcher = launch,
     players: int = 6,
+    limit_s: float = 60.0,
     progress: Progress | None = None,
 ) -> Results:
     """Play what the checks need on a client, `players` scripts at a time, and judge it.
 
-    `checks` are ids; None means all of the profiles that the client claims. A client that does
+    `limit_s` bounds each script, in seconds. `checks` are ids; None means all of the profiles that the client claims. A client that does
     not speak a plain utterance is not judged: `Results.unreachable` then says why.
 
     Raises:
@@ -65,11 +66,11 @@ async def run_client(
 
     async def one(made: Script) -> None:
         async with places:
-            transcript = await play(made, client, launcher)
+            transcript = await play(made, client, launcher, limit_s=limit_s)
             account = ClientAccount.of(Account.of(transcript))
             if account.lag_s > _TOO_LATE_S:
                 # A machine that stood still for so long makes good clients look bad: once more.
-                transcript = await play(made, client, launcher)
+                transcript = await play(made, client, launcher, limit_s=limit_s)
                 account = ClientAccount.of(Account.of(transcript))
         breach = account.breach
         if breach is not None and transcript.broken is None:

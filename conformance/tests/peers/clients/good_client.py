@@ -221,7 +221,7 @@ class GoodClient:
         if told is not None and not self.has("hasty"):
             await asyncio.sleep(told)
         elif self.has("constant-wait"):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1.0)
         else:
             await asyncio.sleep(random.uniform(0.5, 1) * 0.15 * 2**tries)
 
@@ -374,7 +374,11 @@ class Session:
         try:
             wait = await self._open()
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            self._hang_up()
             return self._over(None)
+        except BaseException:
+            self._hang_up()
+            raise
         if wait is not None:
             return wait
         sending = asyncio.create_task(self._send_all())
@@ -393,6 +397,11 @@ class Session:
         for line in client.asked:
             line.carry = b""
         return self._over(self.told_s)
+
+    def _hang_up(self) -> None:
+        writer = getattr(self, "writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
     # --- the handshake ------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ __all__ = ["backs_off", "no_blind_retry"]
 # A client is told in whole or tenths of seconds; its clock may be a little ahead of ours.
 _SLACK_S: Final = 0.05
 _AT_ONCE_S: Final = 0.02
-_ALIKE: Final = 1.2
+_ALIKE: Final = 1.25
 # Of a wait, how much may be the delay of this machine.
 _SURE: Final = 0.3
 
