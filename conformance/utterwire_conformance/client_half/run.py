@@ -52,8 +52,9 @@ async def run_client(
 ) -> Results:
     """Play what the checks need on a client, `players` scripts at a time, and judge it.
 
-    `limit_s` bounds each script, in seconds. `checks` are ids; None means all of the profiles that the client claims. A client that does
-    not speak a plain utterance is not judged: `Results.unreachable` then says why.
+    `checks` are ids; None means all of the profiles that the client claims. `limit_s` bounds each
+    script, in seconds. A client that does not speak a plain utterance is not judged:
+    `Results.unreachable` then says why.
 
     Raises:
         KeyError: there is no such check.

@@ -44,7 +44,13 @@ def rule(
             return settle(found, evidence, otherwise)
 
         plain = _PLAIN.get(requirement(name).profile, "client-plain")
-        check(name, *dict.fromkeys((plain, *scripts)), general=general)(judge)
+        check(
+            name,
+            *dict.fromkeys((plain, *scripts)),
+            general=general,
+            # What is sent here is the suite's own: where a `seq` is missing, that is meant.
+            correlates=False,
+        )(judge)
         return find
 
     return register
