@@ -141,10 +141,13 @@ def control_breaches(data: bytes) -> tuple[Breach, ...]:
     return tuple(found)
 
 
-def audio_breaches(data: bytes, *, sample_bytes: int | None = None) -> tuple[Breach, ...]:
+def audio_breaches(
+    data: bytes, *, sample_bytes: int | None = None, encoded: bool = False
+) -> tuple[Breach, ...]:
     """The rules of `protocol.md#audio` that `data`, sent as one chunk of audio, breaks.
 
-    `sample_bytes` is the size of a sample where chunks hold whole samples (2 for `pcm_s16le`).
+    `sample_bytes` is the size of a sample where chunks hold whole samples (2 for `pcm_s16le`);
+    `encoded` tells that the audio is in a format other than PCM.
     """
     found: list[Breach] = []
     if not data:
@@ -166,7 +169,7 @@ def audio_breaches(data: bytes, *, sample_bytes: int | None = None) -> tuple[Bre
         if data.rstrip(_WHITE)[-1] == _CLOSING:
             found.append(
                 Breach(
-                    "audio.never-json",
+                    "formats.never-json" if encoded else "audio.never-json",
                     "the chunk begins with 0x7B and ends, white space aside, in 0x7D",
                 )
             )

@@ -9,6 +9,7 @@ from typing import Final
 from . import (
     audio,
     control,
+    formats,
     http,
     interrupt,
     load,
@@ -40,6 +41,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
             audio.FAULTS,
             transport.FAULTS,
             http.FAULTS,
+            formats.FAULTS,
             interrupt.FAULTS,
             negotiate.FAULTS,
             timing.FAULTS,

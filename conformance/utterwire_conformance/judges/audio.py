@@ -16,6 +16,7 @@ from . import quote
 
 __all__ = [
     "audio_bytes",
+    "came_early",
     "characters",
     "chunk_size",
     "default_format",
@@ -28,6 +29,7 @@ __all__ = [
     "no_leading_brace",
     "speaks_text",
     "speed",
+    "spells_json",
     "start_fields",
     "streamed",
     "unspeakable",
@@ -133,26 +135,34 @@ def _is_good_control(chunk: Chunk) -> bool:
     return chunk.is_control and validator("control-message").is_valid(dict(chunk.fields))
 
 
-@check("audio.never-json", "probe", "order", general=True, correlates=False)
-@on_sessions("no audio was received")
-def never_json(dialogue: Dialogue) -> Iterator[Judgement]:
-    """A chunk that begins with a brace does not end in one."""
+def spells_json(dialogue: Dialogue, *, encoded: bool) -> Iterator[Judgement]:
+    """Whether chunks of PCM, or of `encoded` audio, can be taken for control."""
     for chunk in dialogue.chunks:
         # Control in a binary frame is another rule's affair, as long as it is good control.
         if chunk.kind != "binary" or _is_good_control(chunk):
             continue
         utterance = dialogue.running if chunk.seq is None else dialogue.utterance(chunk.seq)
+        if (utterance is not None and not _is_pcm(utterance)) is not encoded:
+            continue
         if not (chunk.data[:1] == b"{" and chunk.data.rstrip(b" \t\r\n")[-1:] == b"}"):
             yield passed()
             continue
+        legal = "such a chunk cut elsewhere"
         yield fail(
             "An audio chunk begins with 0x7B and ends in 0x7D, so that a client may take it for"
             " a control message.",
             sent=_asked(utterance),
             received=quote.chunk(chunk),
-            legal="such a chunk cut elsewhere, or with one sample changed by one step",
+            legal=legal if encoded else f"{legal}, or with one sample changed by one step",
             advice="Before you send audio, look at its first byte and cut it elsewhere.",
         )
+
+
+@check("audio.never-json", "probe", "order", general=True, correlates=False)
+@on_sessions("no audio was received")
+def never_json(dialogue: Dialogue) -> Iterator[Judgement]:
+    """A chunk that begins with a brace does not end in one."""
+    yield from spells_json(dialogue, encoded=False)
 
 
 @check("audio.no-leading-brace", "probe", "order", general=True, correlates=False)
@@ -484,6 +494,33 @@ def _follows_speed(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
     )
 
 
+def came_early(utterance: Utterance, rtt: float, *, enough: bool) -> Iterator[Judgement]:
+    """Whether the first audio of a long text came well before the last.
+
+    `rtt` is the round trip in seconds; `enough` tells whether there was audio enough to tell.
+    """
+    if not utterance.audio:
+        return
+    # The way there and back says nothing of when the audio was made.
+    first = max(0.0, utterance.audio[0].t - utterance.sent.t - rtt)
+    last = max(0.0, utterance.audio[-1].t - utterance.sent.t - rtt)
+    if not enough:
+        yield not_exercised("The long text gave too little audio to tell.")
+    elif last < _LEAST_TIME_S and len(utterance.audio) > 1:
+        yield passed("all of it came at once, too fast to tell")
+    elif first <= _EARLY * last:
+        yield passed(f"first audio after {first:.3f} s, last after {last:.3f} s")
+    else:
+        yield fail(
+            f"The first audio came after {first:.2f} s, when {first / last:.0%} of the time"
+            " to the last had passed.",
+            sent=quote.sent(utterance.sent),
+            received=f"{len(utterance.audio)} chunks, all within {last - first:.2f} s",
+            legal="first audio well before the last",
+            advice="Send each piece of audio as soon as the engine has made it.",
+        )
+
+
 @check("audio.streamed", "streamed")
 def streamed(evidence: Sequence[Account]) -> Judgement:
     """The first chunk of a long text comes well before the last."""
@@ -492,35 +529,14 @@ def streamed(evidence: Sequence[Account]) -> Judgement:
         for account in evidence:
             for dialogue in account.dialogues:
                 for utterance in _spoken([dialogue], "audio.streamed").values():
-                    yield from early(utterance, dialogue.rtt)
-
-    def early(utterance: Utterance, rtt: float) -> Iterator[Judgement]:
-        if not utterance.audio:
-            return
-        # The way there and back says nothing of when the audio was made.
-        first = max(0.0, utterance.audio[0].t - utterance.sent.t - rtt)
-        last = max(0.0, utterance.audio[-1].t - utterance.sent.t - rtt)
-        size = sum(len(chunk.data) for chunk in utterance.audio)
-        if size < _LEAST_AUDIO_BYTES:
-            yield not_exercised("The long text gave too little audio to tell.")
-        elif last < _LEAST_TIME_S and len(utterance.audio) > 1:
-            yield passed("all of it came at once, too fast to tell")
-        elif first <= _EARLY * last:
-            yield passed(f"first audio after {first:.3f} s, last after {last:.3f} s")
-        else:
-            yield fail(
-                f"The first audio came after {first:.2f} s, when {first / last:.0%} of the time"
-                " to the last had passed.",
-                sent=quote.sent(utterance.sent),
-                received=f"{len(utterance.audio)} chunks, all within {last - first:.2f} s",
-                legal="first audio well before the last",
-                advice="Send each piece of audio as soon as the engine has made it.",
-            )
+                    size = sum(len(chunk.data) for chunk in utterance.audio)
+                    enough = size >= _LEAST_AUDIO_BYTES
+                    yield from came_early(utterance, dialogue.rtt, enough=enough)
 
     return settle(find(), evidence, "no long text was spoken")
 
 
-@check("audio.unspeakable", "unspeakable")
+@check("audio.unspeakable", "unspeakable", general=True)
 @on_sessions("no such text could be sent")
 def unspeakable(dialogue: Dialogue) -> Iterator[Judgement]:
     """Text with nothing to speak completes without audio."""
@@ -542,6 +558,8 @@ def unspeakable(dialogue: Dialogue) -> Iterator[Judgement]:
                 legal=legal,
                 advice=advice,
             )
+        elif refusal is not None and refusal.code in case.codes:
+            yield not_exercised("The format is not offered.")
         elif refusal is not None or dialogue.passed_over(utterance):
             yield fail(
                 f"Text with nothing to speak ({case.name}) did not complete.",

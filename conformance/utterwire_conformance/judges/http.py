@@ -46,6 +46,15 @@ _EXCUSES: Final = frozenset({"overloaded", "going_away", "queue_full"})
 _ACCEPTING: Final = ("http-streams", "http-whole", "http-content-types", "http-unspeakable")
 # A 200 with one of these, or with text, is some other page: nothing was spoken.
 _NO_AUDIO: Final = frozenset({"application/json", "application/problem+json", "application/xml"})
+_MEDIA_TYPES: Final = {
+    "pcm_s16le": "audio/pcm;rate={rate};channels=1",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "aac": "audio/aac",
+    "opus": "audio/ogg;codecs=opus",
+    "mulaw": "audio/PCMU;rate={rate}",
+    "alaw": "audio/PCMA;rate={rate}",
+}
 _DECIMAL: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
@@ -57,6 +66,19 @@ def _code(exchange: Exchange) -> str | None:
     body = exchange.json
     code = body.get("code") if body is not None else None
     return code if isinstance(code, str) else None
+
+
+def _format(exchange: Exchange) -> str:
+    """The format that a request asks for."""
+    return str(exchange.request.get("format") or "pcm_s16le")
+
+
+def _rate(exchange: Exchange) -> int:
+    """The rate in Hz that a request asks for, or the default of its format."""
+    rate = exchange.request.get("sample_rate")
+    if isinstance(rate, int | float) and rate >= 1:
+        return int(rate)
+    return 8_000 if _format(exchange) in ("mulaw", "alaw") else 24_000
 
 
 def _is_audio(exchange: Exchange) -> bool:
@@ -235,11 +257,13 @@ def whole_headers(exchange: Exchange) -> Iterator[Judgement]:
     rate = exchange.headers.get("utterwire-sample-rate", "24000")
     hertz = int(rate) if rate.isdecimal() and int(rate) else 24_000
     text = exchange.request.get("text")
-    expected = {
-        "utterwire-duration-s": len(exchange.body) / (2 * hertz),
+    expected: dict[str, float] = {
         "utterwire-audio-bytes": len(exchange.body),
         "utterwire-characters": len(text) if isinstance(text, str) else 0,
     }
+    if (exchange.request.get("format") or "pcm_s16le") == "pcm_s16le":
+        # That of other formats is told by `formats.duration`.
+        expected["utterwire-duration-s"] = len(exchange.body) / (2 * hertz)
     for name, value in expected.items():
         said = exchange.headers.get(name)
         if said is None or not _DECIMAL.fullmatch(said) or abs(float(said) - value) > 0.001:
@@ -253,14 +277,16 @@ def whole_headers(exchange: Exchange) -> Iterator[Judgement]:
     yield passed()
 
 
-@check("http.content-type", *_ACCEPTING, general=True)
+@check("http.content-type", *_ACCEPTING, "http-formats", general=True)
 @on_exchanges("no audio was received")
 def content_type(exchange: Exchange) -> Iterator[Judgement]:
     """`Content-Type` is the one of the format and rate."""
     if not _is_audio(exchange):
         return
-    rate = exchange.request.get("sample_rate") or 24_000
-    rate = int(rate) if isinstance(rate, int | float) else 24_000
+    right = _MEDIA_TYPES.get(_format(exchange))
+    if right is None:
+        return
+    legal = right.format(rate=_rate(exchange))
     kind, *parameters = (
         part.strip() for part in exchange.headers.get("content-type", "").split(";")
     )
@@ -268,18 +294,20 @@ def content_type(exchange: Exchange) -> Iterator[Judgement]:
         name.strip().lower(): value.strip().strip('"')
         for name, _, value in (parameter.partition("=") for parameter in parameters)
     }
-    if kind.lower() == "audio/pcm" and pairs == {"rate": str(rate), "channels": "1"}:
+    expected, *rest = legal.split(";")
+    wanted = dict(parameter.split("=") for parameter in rest)
+    if kind.lower() == expected.lower() and pairs == wanted:
         yield passed()
         return
     yield _fail(
         exchange,
         f"`Content-Type` is {exchange.headers.get('content-type', 'missing')}.",
-        f"audio/pcm;rate={rate};channels=1",
+        legal,
         "Name the format and the rate in `Content-Type`, as the table of the clause does.",
     )
 
 
-@check("http.headers", *_ACCEPTING, general=True)
+@check("http.headers", *_ACCEPTING, "http-formats", general=True)
 @on_exchanges("no audio was received")
 def headers(exchange: Exchange) -> Iterator[Judgement]:
     """Rate, format, voice and id are told by headers."""
@@ -287,10 +315,9 @@ def headers(exchange: Exchange) -> Iterator[Judgement]:
         return
     request, found = exchange.request, exchange.headers
     advice = "Send the `Utterwire-` headers with every answer, percent-encoded."
-    rate = request.get("sample_rate") or 24_000
     expected: dict[str, str | None] = {
-        "utterwire-sample-rate": str(int(rate)) if isinstance(rate, int | float) else "24000",
-        "utterwire-format": str(request.get("format") or "pcm_s16le"),
+        "utterwire-sample-rate": str(_rate(exchange)),
+        "utterwire-format": _format(exchange),
     }
     named = request.get("request_id")
     expected["utterwire-request-id"] = _encoded(named) if isinstance(named, str) else None

@@ -27,6 +27,7 @@ __all__ = [
     "prompt",
     "running",
     "saves_audio",
+    "saves_encoded_audio",
     "session_goes_on",
     "unknown_id",
     "unsent_bound",
@@ -39,6 +40,7 @@ _UNSENT_BOUND: Final = 262_144
 # What the buffers of the suite's own side hold comes on top of what waits unsent.
 _MAY_FOLLOW: Final = 2 * _UNSENT_BOUND
 _ENOUGH_LEFT: Final = 4 * _UNSENT_BOUND
+_ENOUGH_LEFT_ENCODED: Final = 2 * _UNSENT_BOUND
 
 
 def _rtt(dialogue: Dialogue) -> float:
@@ -420,7 +422,19 @@ def audio_bytes(dialogue: Dialogue) -> Iterator[Judgement]:
 @check("cancel.saves-audio", "cancel-reading")
 @on_sessions("no long utterance could be cancelled early enough to tell")
 def saves_audio(dialogue: Dialogue) -> Iterator[Judgement]:
-    """A long utterance that is cancelled at its beginning is not sent to its end.
+    """A long utterance that is cancelled at its beginning is not sent to its end."""
+    yield from _saved(dialogue, _ENOUGH_LEFT)
+
+
+@check("cancel.saves-audio", "cancel-encoded", id="cancel.saves_audio_encoded")
+@on_sessions("no long utterance in an encoded format could be cancelled early enough to tell")
+def saves_encoded_audio(dialogue: Dialogue) -> Iterator[Judgement]:
+    """The same of an encoded format, in which there are fewer bytes to save."""
+    yield from _saved(dialogue, _ENOUGH_LEFT_ENCODED)
+
+
+def _saved(dialogue: Dialogue, enough: int) -> Iterator[Judgement]:
+    """Whether a `cancel` saved what it could, where at least `enough` bytes were left.
 
     How much may still be on its way cannot be known from outside, so only the sum is judged.
     """
@@ -437,7 +451,7 @@ def saves_audio(dialogue: Dialogue) -> Iterator[Judgement]:
             before = sum(len(c.data) for c in every if c.index < cancel.sent.index)
             after = sum(len(c.data) for c in every) - before
             left = whole - before
-            if left < _ENOUGH_LEFT:
+            if left < enough:
                 yield not_exercised("Most of the audio had been sent before the `cancel`.")
             elif _had_ended(dialogue, cancel, utterance):
                 yield not_exercised("The utterance had ended before the `cancel` could be read.")

@@ -814,7 +814,7 @@ class Oracle:
         self._check_uncancelled(message)
         message.audio += len(data)
         pcm = message.start.get("format", "pcm_s16le") == "pcm_s16le"
-        self.breaches.extend(audio_breaches(data, sample_bytes=2 if pcm else None))
+        self.breaches.extend(audio_breaches(data, sample_bytes=2 if pcm else None, encoded=not pcm))
 
     def _stray_audio(self, data: bytes) -> None:
         if self._blind:
