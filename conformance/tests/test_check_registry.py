@@ -11,7 +11,7 @@ from utterwire_conformance.requirements import requirements
 from utterwire_conformance.stage import SCENARIOS, scenario
 from utterwire_conformance.verdict import Judgement, Verdict, fail, not_exercised, passed, worst
 
-JUDGED = ("core", "http", "interrupt", "negotiate")
+JUDGED = ("core", "formats", "http", "interrupt", "negotiate")
 
 
 def test_every_check_is_in_the_requirements_and_the_other_way_round() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from utterwire_conformance.codecs import ogg
 from utterwire_conformance.faults import FAULTS, Fault
 from utterwire_conformance.faults.catalogue import Catalogue
 from utterwire_conformance.proxy import (
@@ -231,6 +233,60 @@ CONVERSATIONS += [
         {"from": "client", "json": {"type": "cancel", "request_id": "A "}},
     ]
 ]
+
+
+def _page(number: int, flags: int, body: bytes) -> bytes:
+    head = struct.pack("<4sBBqIII", b"OggS", 0, flags, 960 * number, 7, number, 0)
+    lengths = bytes([1, len(body)])
+    whole = head + lengths + body
+    return whole[:22] + struct.pack("<I", ogg.checksum(whole)) + whole[26:]
+
+
+OPUS_HEAD = b"OpusHead" + struct.pack("<BBHIhB", 1, 1, 312, 16_000, 0, 0)
+CODED: dict[str, list[bytes]] = {
+    # 64 kbit/s at 24,000 Hz, mono; the audio is nothing that anybody decodes here.
+    "mp3": [b"\xff\xf3\x84\xc4" + bytes(188)] * 8,
+    "aac": [b"\xff\xf1\x58\x40\x02\x9f\xfc" + bytes(13)] * 8,
+    "opus": [
+        _page(0, 2, OPUS_HEAD),
+        _page(1, 0, b"OpusTags" + bytes(8)),
+        *(_page(number, 0, b"\x08" * 30) for number in range(2, 9)),
+        _page(9, 4, b"\x08" * 30),
+    ],
+    "wav": [b"RIFF" + bytes(40) + b"{ab}" * 100],
+    "mulaw": [b"{ab}" * 100],
+    "alaw": [b"{ab}" * 100],
+    "pcm_s16le": [bytes(480)],
+}
+
+
+def _in_format(name: str, chunks: list[bytes], text: str = "Hello.") -> list[dict[str, Any]]:
+    request = {"text": text, "format": name, "sample_rate": 16_000}
+    start = {"sample_rate": 16_000, "format": name, "voice": "v", "seq": 1}
+    size = sum(map(len, chunks))
+    end = {"total_duration_s": 0.1, "elapsed_s": 0.1, "audio_bytes": size, "characters": 6}
+    return [
+        {"from": "client", "json": request},
+        {"from": "endpoint", "json": {"type": "synthesis_start", **start}},
+        *({"from": "endpoint", "octets": [{"hex": chunk.hex()}]} for chunk in chunks),
+        {"from": "endpoint", "json": {"type": "synthesis_complete", "seq": 1, **end}},
+    ]
+
+
+CONVERSATIONS += [_in_format(name, chunks) for name, chunks in CODED.items()]
+CONVERSATIONS += [_in_format("wav", [], "...")]
+# Another utterance in the same session, and streams that are cut where no frame ends.
+CONVERSATIONS += [
+    [
+        {**step, "json": {**step["json"], "seq": seq}}
+        if "json" in step and step["from"] == "endpoint"
+        else step
+        for seq in (1, 2)
+        for step in _in_format("opus", CODED["opus"])
+    ],
+    *(_in_format(name, [b"".join(CODED[name])[:-3]]) for name in ("mp3", "aac", "opus")),
+    *(_in_format(name, [b"x" * 20]) for name in ("mp3", "aac", "opus")),
+]
 SESSION_FAULTS = [fault for fault in FAULTS.values() if fault.session is not SessionTamper]
 
 
@@ -268,6 +324,7 @@ AUDIO = Head(
         ("Utterwire-Characters", "6"),
     ),
 )
+ENCODED = AUDIO.having("Content-Type", "audio/mpeg")
 REFUSED = Head(400, (*JSON, ("Content-Length", "2")))
 BUSY = Head(503, (*JSON, ("Retry-After", "1")))
 EXCHANGES: list[tuple[Request, Head, bool]] = [
@@ -283,6 +340,7 @@ EXCHANGES: list[tuple[Request, Head, bool]] = [
     for headers, head, clean in (
         (JSON, AUDIO, True),
         ((), AUDIO, False),
+        (JSON, ENCODED, True),
         (JSON, REFUSED, True),
         (JSON, BUSY, True),
     )
