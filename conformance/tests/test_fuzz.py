@@ -429,6 +429,7 @@ def test_an_id_in_odd_json_is_nobodys() -> None:
 
 def test_a_duplicate_after_a_cancel_may_be_refused() -> None:
     refusal = {"message": "No.", "retryable": False, "rejected": True}
+    refusal["code"] = "duplicate_request_id"
     transcript = recorded(
         line("out", 1.0, text="...", request_id="b"),
         line("out", 1.0, type="cancel", request_id="a"),
@@ -436,9 +437,7 @@ def test_a_duplicate_after_a_cancel_may_be_refused() -> None:
         line("in", 1.1, type="cancel_done", seq=2, request_id="a", count=0),
         line("in", 1.1, type="synthesis_start", seq=1, request_id="b", **START),
         line("in", 1.2, type="synthesis_complete", seq=1, request_id="b", characters=3, **DONE),
-        line(
-            "in", 1.2, type="error", seq=3, request_id="b", code="duplicate_request_id", **refusal
-        ),
+        line("in", 1.2, type="error", seq=3, request_id="b", **refusal),
         QUIET,
     )
     assert broken(transcript) == {}

@@ -665,9 +665,14 @@ class Oracle:
         if self._already_ended(message):
             return
         self._cancelled += 1
+        twins = [stopped for stopped in self._stopped if stopped.seq in message.rivals]
         self._stopped.append(message)
         cancels = self._cancels(message)
         naming = [cancel for cancel in cancels if self._names(cancel, message) and not cancel.done]
+        if twins and len(naming) == 1:
+            # One `cancel` stopped both, so that both were unended when it was read.
+            reason = f"message {message.seq} was accepted with the id of utterance {twins[0].seq}"
+            self._found("reject.duplicate-request-id", reason)
         if message.unstopped is not None:
             self._found("cancel.done", "`cancel_done` came before what it counts")
         elif not naming:
