@@ -44,10 +44,6 @@ __all__ = ["fuzz"]
 _ROUND: Final = 20
 """Programs of one seed; then comes the next, so that a long run does not dwell on one idea."""
 
-_MOST_FINDINGS: Final = 10
-_SHARE_TO_SHRINK: Final = 0.2
-_LEAST_TO_SHRINK_S: Final = 4.0
-_MOST_TO_SHRINK_S: Final = 60.0
 _TRIES: Final = 3
 _TO_CONFIRM_S: Final = 12.0
 _STEPS: Final = (8, 14, 20)
@@ -237,8 +233,8 @@ class _Campaign:
             if self._left(kind) > 0:
                 self._check_time()
                 self._round(kind, number)
-            if len(self._best) >= _MOST_FINDINGS:
-                self._stop(f"{_MOST_FINDINGS} findings are enough")
+            if len(self._best) >= self.plan.findings:
+                self._stop(f"the most findings it was to make: {self.plan.findings}")
 
     def _left(self, kind: str) -> int:
         most = self.plan.examples
@@ -359,9 +355,7 @@ class _Campaign:
         requirement = finding.requirement
         self._best[requirement] = finding
         self._known.update(finding.judgements)
-        now = time.monotonic()
-        share = (self.plan.seconds or 100.0) * _SHARE_TO_SHRINK
-        latest = now + min(max(share, _LEAST_TO_SHRINK_S), _MOST_TO_SHRINK_S)
+        latest = time.monotonic() + self.plan.patience_s
 
         def fails(program: Program) -> bool:
             if time.monotonic() >= latest or self._cancelled:

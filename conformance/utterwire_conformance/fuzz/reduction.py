@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from .program import Exchange, Program, Say, Step
 
 __all__ = ["reduced"]
+
+_GRAIN: Final = 64
+"""No part smaller than this share of a message is cut out of it."""
 
 
 def reduced(
@@ -124,7 +127,8 @@ class _Search:
         if _is_object(now()):
             return
         size = len(now()) // 2
-        while size:
+        # What is long stays a little longer than it must: every try costs a session.
+        while size > len(now()) // _GRAIN:
             start = 0
             while start < len(now()):
                 octets = now()
