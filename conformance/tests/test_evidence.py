@@ -19,13 +19,14 @@ from utterwire_conformance.check import CHECKS
 from utterwire_conformance.comparison import Change, Comparison
 from utterwire_conformance.endpoints import find_endpoint
 from utterwire_conformance.faults import FAULTS
-from utterwire_conformance.faults.matrix import run_behind
-from utterwire_conformance.judging import judge_checks
+from utterwire_conformance.faults.matrix import ProxiedTarget
+from utterwire_conformance.judging import chosen_checks, judge_checks
 from utterwire_conformance.junit import to_junit
 from utterwire_conformance.report import Report, results_of
 from utterwire_conformance.report_file import ReportError, ReportFile
-from utterwire_conformance.runner import Results
-from utterwire_conformance.target import Target
+from utterwire_conformance.runner import Options, Results, run_checks
+from utterwire_conformance.stage import Pace
+from utterwire_conformance.target import Instance, Target
 from utterwire_conformance.transcript import Entry, Transcript
 from utterwire_conformance.verdict import Verdict
 from utterwire_conformance.verification import problems
@@ -42,6 +43,13 @@ REQUIREMENTS = (
 )
 ENDPOINT = find_endpoint("reference")
 PROFILES = ("core", "http")
+PACE = Pace(connect=10.0, first=3.5, stall=3.5)
+
+
+async def run_behind(upstream: Instance, fault: str | None, checks: list[str]) -> Results:
+    tampers = FAULTS[fault] if fault is not None else None
+    behind = ProxiedTarget(ENDPOINT, upstream, tampers)
+    return await run_checks(behind, checks, Options(pace=PACE))
 
 
 def run(fault: str | None) -> Results:
@@ -49,8 +57,7 @@ def run(fault: str | None) -> Results:
         async with Target(ENDPOINT) as target:
             assert target.main is not None
             names = [c.id for c in CHECKS.values() if c.requirement in REQUIREMENTS]
-            tampers = FAULTS[fault] if fault is not None else None
-            return await run_behind(ENDPOINT, target.main, tampers, names)
+            return await run_behind(target.main, fault, names)
 
     return asyncio.run(main())
 
@@ -563,11 +570,10 @@ def test_files_are_judged_as_the_live_run_was(fault: str | None) -> None:
     async def main() -> Results:
         async with Target(ENDPOINT) as target:
             assert target.main is not None
-            tampers = FAULTS[fault] if fault is not None else None
             breaks = FAULTS[fault].breaks if fault is not None else ()
-            everything = [c.id for c in CHECKS.values() if fault is None or c.requirement in breaks]
-            general = [c.id for c in CHECKS.values() if c.general and c.id not in everything]
-            return await run_behind(ENDPOINT, target.main, tampers, [*everything, *general[:20]])
+            everything = [c.id for c in chosen_checks() if fault is None or c.requirement in breaks]
+            general = [c.id for c in chosen_checks() if c.general and c.id not in everything]
+            return await run_behind(target.main, fault, [*everything, *general[:20]])
 
     results = asyncio.run(main())
     assert offline(results) == results.judgements

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_conformance import cli
+from utterwire_conformance import cli, playback
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.endpoints import find_endpoint
 from utterwire_conformance.exchange import exchanges
 from utterwire_conformance.faults import FAULTS
-from utterwire_conformance.faults.matrix import ProxiedTarget, run_behind
+from utterwire_conformance.faults.matrix import ProxiedTarget
+from utterwire_conformance.fuzz.player import PATIENT
+from utterwire_conformance.judging import chosen_checks
 from utterwire_conformance.offline import judge_transcripts
-from utterwire_conformance.playback import Playback, PlaybackError, needs_launch
+from utterwire_conformance.playback import (
+    MEASURED,
+    REPEATED,
+    Playback,
+    PlaybackError,
+    needs_launch,
+)
+from utterwire_conformance.resend import Again
+from utterwire_conformance.runner import Options, run_checks
 from utterwire_conformance.stage import Meter, Pace, play
 from utterwire_conformance.target import Target
 from utterwire_conformance.transcript import Entry, Transcript
-from utterwire_conformance.verdict import Verdict
+from utterwire_conformance.verdict import Judgement, Verdict, fail, passed
 
 ENDPOINT = find_endpoint("reference")
 PACE = Pace(connect=10.0, first=20.0, stall=20.0)
@@ -51,7 +62,8 @@ async def server() -> AsyncIterator[Target]:
 async def record(target: Target, fault: str | None, *checks: str) -> dict[str, Transcript]:
     assert target.main is not None
     tampers = FAULTS[fault] if fault is not None else None
-    results = await run_behind(ENDPOINT, target.main, tampers, checks, pace=PACE)
+    behind = ProxiedTarget(ENDPOINT, target.main, tampers)
+    results = await run_checks(behind, checks, Options(pace=PACE))
     return results.transcripts
 
 
@@ -60,9 +72,9 @@ async def again(target: Target, recorded: Transcript, fault: str | None = None) 
     tampers = FAULTS[fault] if fault is not None else None
     async with ProxiedTarget(ENDPOINT, target.main, tampers) as proxied:
         assert proxied.main is not None
-        playback = Playback(recorded, patience=10.0)
+        patient = Playback(recorded, patience=10.0)
         meter = Meter(ENDPOINT.budget)
-        return await play(playback.scenario, proxied, proxied.main, PACE, meter)
+        return await play(patient.scenario, proxied, proxied.main, PACE, meter)
 
 
 def sent(transcript: Transcript) -> list[tuple[Any, ...]]:
@@ -76,7 +88,7 @@ def sent(transcript: Transcript) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 async def test_the_same_is_sent_and_judged_alike(server: Target) -> None:
-    checks = [c.id for c in CHECKS.values() if set(SCENARIOS) & set(c.scenarios)]
+    checks = [c.id for c in chosen_checks() if set(SCENARIOS) & set(c.scenarios)]
     recorded = await record(server, None, *checks)
     playing = [again(server, recorded[name]) for name in SCENARIOS]
     for name, now in zip(SCENARIOS, await asyncio.gather(*playing), strict=True):
@@ -124,12 +136,72 @@ async def test_silence_is_told_as_such(server: Target) -> None:
         assert server.main is not None
         async with ProxiedTarget(ENDPOINT, server.main, FAULTS["complete-missing"]) as proxied:
             assert proxied.main is not None
-            playback = Playback(recorded, patience=1.0)
+            hasty = Playback(recorded, patience=1.0)
             meter = Meter(ENDPOINT.budget)
-            now = await play(playback.scenario, proxied, proxied.main, PACE, meter)
+            now = await play(hasty.scenario, proxied, proxied.main, PACE, meter)
     dialogue = Dialogue.read(now, 1)
     assert dialogue.in_vain
     assert any(j.verdict in RED for j in judge_transcripts([now]).values())
+
+
+PACKAGE = Path(playback.__file__).parent
+# These tell what came of a wait, which the playback makes itself, or how the client reads.
+WAITED = (
+    "in vain: ",
+    "no session_closed: ",
+    "reading: ",
+    "receive buffer: ",
+    "refused after a disconnect: ",
+    "the close frame was not answered",
+    "unanswered: ",
+)
+
+
+def test_every_note_is_either_repeated_or_not() -> None:
+    """Who adds a note to a scenario has to say whether it holds when all is sent again."""
+    found = {
+        text
+        for folder in ("scenarios", "fuzz", "driver", ".")
+        for path in (PACKAGE / folder).glob("*.py")
+        if path.name != "playback.py"
+        for text in re.findall(r"\bnote\(\s*f?\"([^\"]+)\"", path.read_text("utf-8"))
+        if not text.startswith("{")
+    }
+    assert len(found) > 20
+    known = (*REPEATED, *MEASURED, *WAITED)
+    # `draining` by itself says when the client asks; with a colon it says what came of it.
+    assert sorted(text for text in found if not text.startswith(known) and text != "draining") == []
+    assert PATIENT.startswith(REPEATED)
+
+
+async def test_what_was_measured_then_is_not_taken_for_now(server: Target) -> None:
+    recorded = made(
+        Entry(0.2, "note", "note", 1, text="idle limit: 4"),
+        Entry(0.2, "note", "note", 1, text="accepted: 9.0 s"),
+        Entry(0.2, "note", "note", 0, text="exit status: 9"),
+        Entry(0.2, "note", "note", 1, text="nobody knows: this"),
+        Entry(0.3, "out", "close", 1, code=1000, data=b"\x03\xe8"),
+    )
+    now = await again(server, recorded)
+    assert [e.text for e in now.entries if e.kind == "note"] == ["idle limit: 4"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ({"a.b": passed()}, {"a.b": passed()}, 0),
+        ({"a.b": fail("broken")}, {"a.b": passed()}, 0),
+        ({"a.b": fail("broken")}, {"a.b": fail("broken")}, 1),
+        ({"a.b": passed()}, {"a.b": fail("broken")}, 1),
+        # What broke then was not seen now: nobody can say that it is mended.
+        ({"a.b": fail("broken")}, {"c.d": passed()}, 2),
+        ({}, {}, 2),
+    ],
+)
+def test_exit_status_of_a_replay(
+    before: dict[str, Judgement], after: dict[str, Judgement], status: int
+) -> None:
+    assert Again(Transcript("a"), Transcript("a"), before, after).exit_status == status
 
 
 def test_what_cannot_be_sent_again() -> None:

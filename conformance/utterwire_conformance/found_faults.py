@@ -21,8 +21,8 @@ def fault_matrix() -> dict[str, Any] | None:
         return None
     faults: dict[str, Any] = json.loads(source.read_text("utf-8"))["faults"]
     by_check: dict[str, list[str]] = {}
-    for fault, checks in sorted(faults.items()):
-        for check in checks:
+    for fault, expected in sorted(faults.items()):
+        for check in expected["red"]:
             by_check.setdefault(check, []).append(fault)
     return {
         "faults": len(faults),

@@ -21,7 +21,7 @@ from .target import Instance
 from .transcript import Entry, Transcript
 from .wire import Frame, Opcode
 
-__all__ = ["Playback", "PlaybackError", "needs_launch"]
+__all__ = ["MEASURED", "REPEATED", "Playback", "PlaybackError", "needs_launch"]
 
 _OPCODES: Final = {
     "text": Opcode.TEXT,
@@ -38,11 +38,10 @@ _TO_HANG_UP_S: Final = 2.0
 _TO_CLOSE_S: Final = 2.0
 _SHUTDOWN: Final = "shutdown: begins"
 _READING: Final = "reading: "
+_DRAINING: Final = "draining"
 _BUFFER: Final = "receive buffer: "
 _UNANSWERED_CLOSE: Final = "the close frame was not answered"
 _REFUSED: Final = "refused after a disconnect"
-# Notes of what was measured or found then, which says nothing of now.
-_FOUND: Final = ("exit status: ", "log: ", "ended in a frame: ", "draining: no new connection")
 # Headers that the driver writes by itself.
 _OWN_HEADERS: Final = frozenset(
     {
@@ -56,6 +55,55 @@ _OWN_HEADERS: Final = frozenset(
     }
 )
 _HIDDEN: Final = "***"
+
+REPEATED: Final = (
+    "abuse",
+    "breach: ",
+    "case ",
+    "deadline: over",
+    "events until shutdown is over",
+    "held for: ",
+    "idle limit: ",
+    "idle: waited",
+    "kept for: ",
+    "ordinary voice: ",
+    "pong: waited for",
+    "quiet: ",
+    "round: ",
+    "shutdown: begins",
+    "stall limit: ",
+    "stalled for: ",
+    "stalled: begins",
+    "stalls until shutdown is over",
+    "stated idle: ",
+    "the others read again: ",
+    "too big: begins",
+    "vanished: ",
+    "waited for the endpoint's close: ",
+)
+"""How notes begin that say what the client does, and so hold when it does the same again."""
+
+MEASURED: Final = (
+    "accepted: ",
+    "answered: ",
+    "apart: ",
+    "bad input: ",
+    "busy when pinged: ",
+    "busy: ",
+    "draining: ",
+    "ended in a frame: ",
+    "exit status: ",
+    "exited: ",
+    "finding: ",
+    "lag: ",
+    "log: ",
+    "memory ",
+    "not accepted: ",
+    "played again: ",
+    "unread: ",
+)
+"""How notes begin that say what was found then, which tells nothing of now; they are left out, so
+that what depends on them is not exercised. Any other note is left out as well."""
 
 Step: TypeAlias = tuple[Literal["answered", "started", "ended", "bytes", "hangup"], int, int]
 """Something that the recorded endpoint had done: what, about which message, and how much of it."""
@@ -279,8 +327,6 @@ class Playback:
         text = entry.text or ""
         socket = self._sockets.get(entry.session)
         live = socket.live if socket is not None else None
-        if text.startswith((*_FOUND, _BUFFER)):
-            return
         if text.startswith(_REFUSED):
             if self._refusal is not None:
                 stage.recorder.note(f"{_REFUSED}: {self._refusal}")
@@ -296,6 +342,8 @@ class Playback:
         if live is not None and text == _UNANSWERED_CLOSE:
             if not await live.until_close(_TO_CLOSE_S):
                 live.note(text)
+            return
+        if not text.startswith((*REPEATED, _READING)) and text != _DRAINING:
             return
         await self._catch_up(entry)
         if socket is not None and live is not None and text.startswith(_READING):

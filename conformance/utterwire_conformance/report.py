@@ -211,6 +211,8 @@ class Report:
     options: dict[str, Any] = field(default_factory=dict)
     fuzzed: FuzzResults | None = None
     unfuzzed: str | None = None
+    listed_findings: tuple[str, ...] = ()
+    """The requirements that the findings of a stored report broke, where only those are known."""
     stored: dict[str, Stored] = field(default_factory=dict)
     """The files of the transcripts, by scenario, once they are saved."""
     found: dict[str, Stored] = field(default_factory=dict)
@@ -226,9 +228,13 @@ class Report:
             return 2
         if any(self.fails(r) and not self.is_known(r) for r in self.results) or self.stale():
             return 1
-        if any(f.requirement not in (self.baseline or Baseline()) for f in self._findings):
+        if any(name not in (self.baseline or Baseline()) for name in self._broken_by_fuzzing):
             return 1
         return 2 if self._mute else 0
+
+    @property
+    def _broken_by_fuzzing(self) -> tuple[str, ...]:
+        return self.listed_findings or tuple(f.requirement for f in self._findings)
 
     @property
     def _findings(self) -> list[Finding]:

@@ -36,6 +36,14 @@ class Again:
     before: dict[str, Judgement]
     after: dict[str, Judgement]
 
+    @property
+    def exit_status(self) -> int:
+        """0 nothing is wrong now, 1 something is, 2 it cannot be told, not even whether what was
+        wrong then is mended."""
+        status = exit_status(self.after)
+        wrong = {name for name, j in self.before.items() if j.verdict is Verdict.FAIL}
+        return 2 if status == 0 and not wrong <= self.after.keys() else status
+
     def lines(self) -> list[str]:
         """What came of it, for a person."""
         bad = {name: j for name, j in self.after.items() if j.verdict in _RED}
@@ -51,8 +59,9 @@ class Again:
             lines += [f"{first}  [{word}]", *rest]
         for name in gone:
             found = self.after.get(name)
-            state = found.verdict.value if found is not None else "not seen"
-            lines.append(f"no more: {CHECKS[name].requirement} ({state} now)")
+            rule = CHECKS[name].requirement
+            told = f"no more: {rule} ({found.verdict.value} now)" if found is not None else None
+            lines.append(told or f"not seen again, so that it cannot be told: {rule}")
         good = sum(j.verdict is Verdict.PASS for j in self.after.values())
         lines.append(f"   {good} of {len(self.after)} checks that it exercises pass.")
         return lines
@@ -127,7 +136,7 @@ def main_replay(arguments: Sequence[str]) -> int:
         return complain("interrupted")
     lines = [line for again in found for line in [*again.lines(), ""]]
     show([*lines[:-1], *(f"saved: {path}" for path in saved)])
-    return max(exit_status(again.after) for again in found)
+    return max(again.exit_status for again in found)
 
 
 def _endpoint(options: Any) -> Endpoint:

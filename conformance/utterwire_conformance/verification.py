@@ -17,6 +17,7 @@ from .check import CHECKS
 from .claims import EndpointClaims
 from .command import PROGRAM, Parser, complain, printable, show
 from .deployed_client import findings as deployed_findings
+from .fuzz import FuzzResults, KindResult
 from .judging import judge_checks
 from .junit import to_junit
 from .report import Report, results_of
@@ -196,8 +197,15 @@ def _again(report: ReportFile, transcripts: Mapping[str, Transcript]) -> Report:
         else document["deployed_client"],
     )
     again.baseline = _baseline(document)
+    again.listed_findings = tuple(f["requirement"] for f in document.get("findings", ()))
+    kinds = document.get("fuzz", {}).get("kinds", {})
+    again.fuzzed = FuzzResults(0, kinds={name: _kind(told) for name, told in kinds.items()})
     again.stored = {name: _stored(entry) for name, entry in document["transcripts"].items()}
     return again
+
+
+def _kind(told: Mapping[str, Any]) -> KindResult:
+    return KindResult(Verdict(told["verdict"]), told.get("reason", ""), told.get("programs", 0))
 
 
 def _baseline(document: Mapping[str, Any]) -> Baseline | None:
