@@ -52,6 +52,7 @@ PACKAGE = ROOT / "conformance" / "utterwire_conformance"
 EXPECTED = PACKAGE / "faults" / "expected.json"
 PARTS = ROOT / ".tox" / "fault_matrix.jsonl"
 AGAIN = 2
+PANEL = ("probe", "order", "keepalive", "close-drains", "reject-field-types", "cancel-named")
 
 
 def main(arguments: list[str]) -> int:
@@ -121,6 +122,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--fault", action="append", metavar="NAME", help="only this; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--everything", action="store_true", help="play all scenarios")
+    parser.add_argument("--short", action="store_true", help="play what is near each fault only")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a broken-off run")
     parser.add_argument("--update", action="store_true", help="rewrite what is expected")
     parser.add_argument("--yes", action="store_true", help="the update was reviewed")
@@ -164,7 +166,7 @@ def play(
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         everything, version = options.everything, sources()
         tasks = [
-            pool.submit(play_share, names, everything, alone, str(parts), version)
+            pool.submit(play_share, names, everything, options.short, alone, str(parts), version)
             for names in shares
             if names
         ]
@@ -174,9 +176,24 @@ def play(
     return {fault.name: rows[fault.name] for fault in faults}
 
 
-def play_share(names: list[str], everything: bool, alone: bool, path: str, version: str) -> None:
+def near(fault: Fault) -> list[str]:
+    """The scenarios of the checks of what a fault breaks, and a few that show most."""
+    checks = [check for check in CHECKS.values() if check.requirement in fault.breaks]
+    own = [name for check in checks for name in check.scenarios]
+    return list(dict.fromkeys([*own, *PANEL]))
+
+
+def play_share(
+    names: list[str], everything: bool, short: bool, alone: bool, path: str, version: str
+) -> None:
     """Play some faults and add their rows to a file; runs in a process of its own."""
-    plan = Plan(everything=everything, faults=1 if alone else 3, tries=3 if alone else 1)
+    plan = Plan(
+        scenarios=near if short else None,
+        everything=everything,
+        covers=True,
+        faults=1 if alone else 3,
+        tries=3 if alone else 1,
+    )
     begun, done = time.monotonic(), 0
     with open(path, "a", encoding="utf-8") as parts:
 

@@ -226,6 +226,10 @@ CONVERSATIONS += [
         {"from": "endpoint", "json": {"type": "error", "seq": 257, "rejected": True}},
     ]
 ]
+# More chunks than a short text has.
+CONVERSATIONS += [
+    [*_spoken(b'{"text":"Hello."}', 1)[:2], *[{"from": "endpoint", "audio_bytes": 96}] * 100]
+]
 CONVERSATIONS += [_spoken(b'{"type":"hello","protocol_versions":[2,1]}', 1)]
 CONVERSATIONS += [
     [

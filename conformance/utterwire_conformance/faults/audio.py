@@ -165,6 +165,70 @@ FAULTS.add(
     _AudioLost,
 )
 
+
+class _OneByteMore(SessionTamper):
+    """Sends one byte of nothing before the end of each utterance that has audio."""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.type == "synthesis_complete" and self.tap.audio_bytes.get(chunk.seq or 0):
+            yield ToClient(_audio(b"\0"))
+        yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "one-byte-too-many",
+    "A single byte comes at the end of the audio of an utterance, and is not counted.",
+    ("audio.whole-samples", "complete.audio-bytes"),
+    _OneByteMore,
+)
+
+
+class _LosesOneInAHundred(SessionTamper):
+    """Loses every hundredth chunk of audio of a session, and counts it all the same."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._count = 0
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        self._count += chunk.is_audio
+        return [] if chunk.is_audio and not self._count % 100 else super().chunk(chunk)
+
+
+FAULTS.add(
+    "one-chunk-in-a-hundred-lost",
+    "One chunk of audio in a hundred is lost, and counted all the same.",
+    "complete.audio-bytes",
+    _LosesOneInAHundred,
+)
+
+
+class _LeaksAudio(SessionTamper):
+    """Puts a chunk that went to another session into the audio of each utterance, once."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._leaked: set[int | None] = set()
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        notes = self.shared.notes
+        yield ToClient(chunk.frame)
+        if not chunk.is_audio:
+            return
+        owner, foreign = notes.get("audio", (self, None))
+        if owner is not self and foreign is not None and chunk.seq not in self._leaked:
+            self._leaked.add(chunk.seq)
+            yield ToClient(foreign)
+        notes["audio"] = (self, chunk.frame)
+
+
+FAULTS.add(
+    "audio-of-another-session",
+    "A chunk of audio of another session turns up in an utterance, and is not counted.",
+    "complete.audio-bytes",
+    _LeaksAudio,
+)
+
 # --- What is heard -------------------------------------------------------------------------------
 
 

@@ -172,6 +172,12 @@ FAULTS.chunks(
     lambda chunk, _: [chunk.frame] * 2 if chunk.type == "cancel_done" else None,
 )
 FAULTS.chunks(
+    "cancelled-twice",
+    "An utterance that is cancelled is told to be so twice.",
+    "order.one-terminal",
+    lambda chunk, _: [chunk.frame] * 2 if chunk.type == "cancelled" else None,
+)
+FAULTS.chunks(
     "cancel-done-other-seq",
     "`cancel_done` carries the `seq` of the message before the `cancel`.",
     "cancel.done",

@@ -285,6 +285,22 @@ FAULTS.add(
 )
 
 
+class _PongsLost(SessionTamper):
+    """Loses the answers to pings that come while an utterance is being spoken."""
+
+    def endpoint_frame(self, frame: Frame) -> Iterable[Action]:
+        busy = frame.opcode == Opcode.PONG and self.tap.unended()
+        return [] if busy else super().endpoint_frame(frame)
+
+
+FAULTS.add(
+    "pongs-lost-while-busy",
+    "Pings are not answered while an utterance is being spoken, nor afterwards.",
+    "read.pong-while-busy",
+    _PongsLost,
+)
+
+
 class _ReadsBetween(SessionTamper):
     """Reads the next message only when the utterance before it has ended."""
 

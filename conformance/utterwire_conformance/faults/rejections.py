@@ -68,6 +68,18 @@ FAULTS.chunks(
 )
 
 
+FAULTS.chunks(
+    "rejections-of-the-message-before",
+    "The error to a rejected message carries the `seq` of the message before it.",
+    "seq.counts-messages",
+    lambda chunk, _: (
+        [chunk.changed(seq=(chunk.seq or 0) - 1)]
+        if chunk.is_rejection and (chunk.seq or 0) > 1
+        else None
+    ),
+)
+
+
 class _ClosesOnRejection(SessionTamper):
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         yield from super().chunk(chunk)
