@@ -41,6 +41,22 @@ _STALLING_CHARACTERS: Final = 2_000
 _LONGEST_STALL_S: Final = 15.0
 _MASK: Final = b"\x11\x22\x33\x44"
 
+
+@asynccontextmanager
+async def _apart(stage: Stage) -> AsyncIterator[bool]:
+    """Give the scenario an instance that nobody else uses; whether there is one."""
+    if not stage.target.can_launch:
+        stage.recorder.note("apart: no")
+        yield False
+        return
+    stage.recorder.note("apart: yes")
+    stage.instance = await stage.target.launch()
+    try:
+        yield True
+    finally:
+        await stage.instance.stop()
+
+
 # --- slow readers -------------------------------------------------------------------------------
 
 
@@ -71,7 +87,7 @@ async def stalled_readers(stage: Stage) -> None:
             beside = await stack.enter_async_context(await stage.session())
         except HandshakeRefused as error:
             raise Unplayable(f"no further session could be opened beside them: {error}") from None
-        await asyncio.sleep(0.3 + _filling(stage))
+        await asyncio.sleep(0.3 + _filling(stage, sharing=_STALLED))
         request = stage.request(stage.texts.shortest, request_id="beside")
         seq = await beside.send(request)
         utterance = beside.utterance(seq)
@@ -82,9 +98,10 @@ async def stalled_readers(stage: Stage) -> None:
         await stage.ended(beside, seq)
 
 
-def _filling(stage: Stage) -> float:
-    """How long it takes, in seconds, until the buffers on the way are full and a reader stalls."""
-    return min(6.0, 100 * stage.pace.character)
+def _filling(stage: Stage, *, sharing: int) -> float:
+    """How long it takes, in seconds, until the buffers on the way are full and a reader stalls,
+    where so many sessions share the engine."""
+    return min(6.0, sharing * 100 * stage.pace.character)
 
 
 def _stall_limit(stage: Stage) -> float:
@@ -105,7 +122,6 @@ def _stall_limit(stage: Stage) -> float:
 async def slow_reader(stage: Stage) -> None:
     """A reader that takes nothing for longer than the endpoint bears, and one not for so long."""
     limit = _stall_limit(stage)
-    filling = _filling(stage)
 
     async def stalls(seconds: float) -> None:
         async with await stage.session(receive_buffer=SMALL_BUFFER) as session:
@@ -124,7 +140,9 @@ async def slow_reader(stage: Stage) -> None:
                 stall=min(6.0, stage.pace.stall),
             )
 
-    async with asyncio.TaskGroup() as group:
+    # Where others speak as well, each session's buffers fill more slowly.
+    async with _apart(stage) as alone, asyncio.TaskGroup() as group:
+        filling = _filling(stage, sharing=2 if alone else 6)
         group.create_task(stalls(limit + filling + 2.0 + 2 * stage.pace.rtt))
         group.create_task(stalls(limit * 0.5))
 
@@ -165,21 +183,6 @@ async def rejection_bound(stage: Stage) -> None:
 
 _AT_ONCE: Final = 4
 _STRANGERS: Final = 280
-
-
-@asynccontextmanager
-async def _apart(stage: Stage) -> AsyncIterator[bool]:
-    """Give the scenario an instance that nobody else uses; whether there is one."""
-    if not stage.target.can_launch:
-        stage.recorder.note("apart: no")
-        yield False
-        return
-    stage.recorder.note("apart: yes")
-    stage.instance = await stage.target.launch()
-    try:
-        yield True
-    finally:
-        await stage.instance.stop()
 
 
 async def _several(stage: Stage, when: str) -> None:
