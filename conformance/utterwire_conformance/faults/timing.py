@@ -301,6 +301,10 @@ FAULTS.chunks(
 # --- Before the audio ----------------------------------------------------------------------------
 
 
+def _no_words(chunk: Chunk) -> Frame:
+    return chunk.changed(type="marks", words=[], audio_bytes=...)
+
+
 class _LateMarks(SessionTamper):
     """Sends each `marks` behind the next chunks of audio."""
 
@@ -365,6 +369,13 @@ FAULTS.add(
     "The first words are told before `synthesis_start`.",
     "timing.before-audio",
     _MarksBeforeStart,
+)
+
+FAULTS.chunks(
+    "marks-after-cancelled",
+    "Words are told of an utterance that was cancelled.",
+    "order.nothing-after-terminal",
+    lambda chunk, _: [chunk.frame, _no_words(chunk)] if chunk.type == "cancelled" else None,
 )
 
 # --- Times ---------------------------------------------------------------------------------------
