@@ -366,6 +366,66 @@ _WHOLE: Final = (
 )
 
 
+_HAZARDS: Final = (
+    ("x", "9" * 400),
+    ("x", "-" + "1" * 5_000),
+    ("x", "0." + "1" * 5_000),
+    ("x", "1e400"),
+    ("x", "1e-5000"),
+    ("x", "-0"),
+    ("x", "[" * 200 + "]" * 200),
+    ("x", "[" * 5_000 + "]" * 5_000),
+    ("x", '{"a":' * 3_000 + "1" + "}" * 3_000),
+    ("x", "[" * 20_000),
+    ("x", '"' + "\\u0000" * 4_000 + '"'),
+    ("x", '"\\ud800"'),
+    ("x", '"\\udfff\\ud800"'),
+    ("x", "NaN"),
+    ("x", "-Infinity"),
+    ("x", "[" + ",".join(["1"] * 10_000) + "]"),
+    ("\\ud800", "1"),
+    ("", "1"),
+    ("__proto__", '{"a": 1}'),
+    ("x" * 5_000, "1"),
+    ("text", '"a"'),
+    ("text", '"\\ud800"'),
+    ("text", '"a\\ud800b"'),
+    ("text", '"\\u0000"'),
+    ("text", '"' + "\u0301" * 2_000 + '"'),
+    ("text", '"' + "\u202e\u2066" * 500 + '."'),
+    ("text", '"<speak><break/></speak>"'),
+    ("speed", "1e400"),
+    ("speed", "1" + "0" * 400),
+    ("speed", "1e-400"),
+    ("speed", "true"),
+    ("sample_rate", "9" * 400),
+    ("sample_rate", "24000.0000000000000000001"),
+    ("sample_rate", "false"),
+    ("request_id", '"\\ud800"'),
+    ("request_id", '"\\u0000\\r\\n"'),
+    ("request_id", "9" * 400),
+    ("voice", '"../../etc/passwd"'),
+    ("voice", '"' + "v" * 20_000 + '"'),
+    ("format", '"\\u0000"'),
+    ("type", '"' + "t" * 20_000 + '"'),
+    ("type", '"\\ud800"'),
+    ("type", "[[]]"),
+)
+"""Members that have brought down parsers, and what comes behind them: (name, JSON)."""
+
+
+def _hazards(ground: Ground) -> st.SearchStrategy[bytes]:
+    word = json.dumps(ground.words[0])
+
+    def put(member: tuple[str, str], first: bool) -> bytes:
+        name, value = member
+        own = f'"text": {word}'
+        told = f'"{name}": {value}'
+        return "".join(("{", f"{told}, {own}" if first else f"{own}, {told}", "}")).encode()
+
+    return st.builds(put, st.sampled_from(_HAZARDS), st.booleans())
+
+
 def _mutated(valid: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid messages with some octets cut out, doubled, put in or changed."""
     edits = st.lists(
@@ -449,7 +509,9 @@ def _wrong(ground: Ground) -> st.SearchStrategy[bytes]:
 def messages(ground: Ground) -> st.SearchStrategy[bytes]:
     """Messages of every sort, most of them wrong or odd."""
     wrong, odd = _wrong(ground), _odd(ground).filter(lambda octets: tame(octets, ground))
-    return st.sampled_from([wrong, wrong, odd, _octets(_requests(ground))]).flatmap(lambda s: s)
+    hazards = _hazards(ground).filter(lambda octets: tame(octets, ground))
+    sorts = [wrong, wrong, hazards, hazards, odd, _octets(_requests(ground))]
+    return st.sampled_from(sorts).flatmap(lambda strategy: strategy)
 
 
 def messages_for(event: str, ground: Ground) -> st.SearchStrategy[bytes] | None:

@@ -258,7 +258,12 @@ class Oracle:
                 reason = "the transport was dropped over a message that was to be rejected"
                 self._found("reject.session-survives", reason)
             elif unasked:
-                what = "close.session-closed" if self._close is not None else "session.stays-open"
+                odd = any(
+                    m.owes_place and not m.meaning.id_certain for m in self._messages.values()
+                )
+                what = "reject.odd-json-survives" if odd else "session.stays-open"
+                if self._close is not None:
+                    what = "close.session-closed"
                 self._found(what, "the transport was dropped without a word")
         self._over = True
 
