@@ -63,8 +63,10 @@ _HEARD_PEAK: Final = 0.003
 _STEADY: Final = 0.005
 _STEADY_SLACK: Final = 0.03
 _STEADY_SLACK_S: Final = 0.03
-# Where it is not, only a rate that is far from the default tells.
-_TELLING: Final = 1.5
+# Where it is not, only rates far from the default tell, several of them together.
+_TELLING: Final = 1.8
+_FEWEST_RATES: Final = 2
+_RESAMPLE: Final = "Resample to the rate that is asked for; do not only name it."
 _LEAST_S: Final = 10.0
 _FEWEST_OCTETS: Final = 800
 _TWO_EACH: Final = 1.9
@@ -595,47 +597,79 @@ def _found_rates(account: Account) -> Iterator[Judgement]:
     for stream in found:
         if stream.format == _PCM and not stream.asked_rate:
             lengths.setdefault(stream.text, []).append(len(stream.data) / 2 / stream.rate)
-    advice = "Resample to the rate that is asked for; do not only name it."
+    unsteady: dict[str, list[tuple[Stream, float, float]]] = {}
     for stream in found:
         named = _header_rate(stream)
         if named is not None and named != stream.rate:
             yield stream.fail(
                 f"The header of `{stream.format}` names {named} Hz.",
                 f"{stream.rate} Hz, as `synthesis_start` says",
-                advice,
+                _RESAMPLE,
             )
             continue
+        if named is not None:
+            yield passed()
         length, like = _length(stream), lengths.get(stream.text)
-        if length is None or not like:
-            if named is not None:
-                yield passed()
+        # What is not as long as it says is another rule's affair.
+        if length is None or not like or not _as_long_as_told(stream, *length):
             continue
-        if _is_of_rate(*length, like, stream.rate):
+        if not _is_steady(like):
+            unsteady.setdefault(stream.format, []).append(
+                (stream, length[0], sum(like) / len(like))
+            )
+            continue
+        slack = _STEADY_SLACK * like[0] + _STEADY_SLACK_S
+        if like[0] - slack <= length[0] <= like[0] + slack + length[1]:
             yield passed()
         else:
-            yield stream.fail(
-                f"The text takes {length[0]:.2f} s in `{stream.format}` at {stream.rate} Hz, and"
-                f" {like[0]:.2f} s in PCM at the default rate.",
-                "the same speech at another rate, as long as it is at the default",
-                advice,
-            )
+            yield _of_another_rate(stream, length[0], like[0])
+    for group in unsteady.values():
+        yield from _judge_unsteady(group)
 
 
-def _is_of_rate(seconds: float, most_s: float, like: Sequence[float], rate: int) -> bool:
-    """Whether speech of such a length can be of that rate, not of the default under its name.
-
-    `most_s` is by how much the length may exceed that of the speech.
-    """
-    shortest, longest = min(like), max(like)
-    if len(like) > 1 and longest - shortest <= _STEADY * longest:
-        slack = _STEADY_SLACK * longest + _STEADY_SLACK_S
-        return longest - slack <= seconds <= longest + slack + most_s
-    # What is spoken at the default rate and named otherwise is longer or shorter by this.
-    factor = _DEFAULT_RATE / rate
-    if abs(math.log(factor)) < math.log(_TELLING) or not shortest or not seconds:
+def _as_long_as_told(stream: Stream, length_s: float, most_s: float) -> bool:
+    if stream.duration_s is None:
         return True
-    ratio = seconds / (sum(like) / len(like))
-    return abs(math.log(ratio / factor)) > abs(math.log(ratio)) / 3
+    excess = length_s - stream.duration_s
+    return -_EXACT_S - _ROUNDING_S <= excess <= most_s + _EXACT_S
+
+
+def _is_steady(like: Sequence[float]) -> bool:
+    """Whether a text is as long each time that it is spoken."""
+    return len(like) > 1 and max(like) - min(like) <= _STEADY * max(like)
+
+
+def _judge_unsteady(group: Sequence[tuple[Stream, float, float]]) -> Iterator[Judgement]:
+    """Whether all of a format is spoken at the default rate, where lengths differ by themselves.
+
+    What is spoken so and named otherwise is longer or shorter by the quotient of the rates; that
+    one stream is so by chance is likely, that all are is not.
+    """
+    telling = [
+        (stream, seconds, like)
+        for stream, seconds, like in group
+        if abs(math.log(_DEFAULT_RATE / stream.rate)) >= math.log(_TELLING) and seconds and like
+    ]
+    mistaken = [
+        abs(math.log(seconds / like * stream.rate / _DEFAULT_RATE))
+        < abs(math.log(seconds / like)) / 3
+        for stream, seconds, like in telling
+    ]
+    if len({stream.rate for stream, _, _ in telling}) < _FEWEST_RATES:
+        return
+    if all(mistaken):
+        yield _of_another_rate(*telling[0])
+    else:
+        yield passed()
+
+
+def _of_another_rate(stream: Stream, seconds: float, like: float) -> Judgement:
+    return stream.fail(
+        f"The text takes {seconds:.2f} s in `{stream.format}` at {stream.rate} Hz, and"
+        f" {like:.2f} s in PCM at the default rate.",
+        "the same speech at another rate, as long as it is at the default",
+        _RESAMPLE,
+    )
 
 
 @check("formats.sample-rate", *_SECOND_HAND)
