@@ -121,6 +121,40 @@ async def test_a_client_that_keeps_the_rules_passes_every_check() -> None:
     assert set(results.judgements) == CHECKS_OF_CLIENTS
 
 
+# What a client that does nothing of the kind cannot show.
+UNSEEN = {
+    "one-at-a-time": {"client.reads_always"},
+    "session-per-line": {"client.limits", "client.reads_always"},
+    "no-goodbye": {"client.keeps_sending_side", "client.no_message_after_close"},
+    "asks-nothing-twice": {"client.backs_off"},
+}
+
+
+@pytest.mark.slow
+async def test_what_the_rules_leave_to_a_client_turns_nothing_red() -> None:
+    found: dict[str, Results] = {}
+    places = asyncio.Semaphore(3)
+
+    async def one(oddity: str) -> None:
+        async with places:
+            found[oddity] = await judge(oddity)
+
+    async with asyncio.TaskGroup() as group:
+        for oddity in good_client.ODDITIES:
+            group.create_task(one(oddity))
+    for oddity, results in found.items():
+        if not_passed(results) != UNSEEN.get(oddity, set()):
+            found[oddity] = await judge(oddity)
+    assert {oddity: not_passed(results) for oddity, results in found.items()} == {
+        oddity: UNSEEN.get(oddity, set()) for oddity in good_client.ODDITIES
+    }
+    assert {oddity: red(results) for oddity, results in found.items() if red(results)} == {}
+
+
+def not_passed(results: Results) -> set[str]:
+    return {name for name, j in results.judgements.items() if j.verdict is not Verdict.PASS}
+
+
 def test_every_check_is_killed_by_a_client_and_every_fault_is_listed() -> None:
     expected = json.loads(EXPECTED.read_text("utf-8"))
     assert list(expected) == list(good_client.FAULTS)

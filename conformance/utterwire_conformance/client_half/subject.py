@@ -32,6 +32,8 @@ MOST_EVENT_BYTES: Final = 1024 * 1024
 
 _READ: Final = 65_536
 _AFTER_EXIT_S: Final = 1.0
+_POLL_S: Final = 0.02
+_TO_DIE_S: Final = 10.0
 _LAST_WORDS: Final = 2_000
 
 
@@ -179,16 +181,21 @@ class ProcessSubject:
             self._process.stdin.close()
 
     async def finish(self, within: float) -> Outcome:
-        try:
-            async with asyncio.timeout(within):
-                await self._process.wait()
-        except TimeoutError:
+        if not await self._exited(within):
             self._end(f"it was still running after {within:g} s")
         return await self._gather()
 
     async def kill(self, why: str) -> Outcome:
         self._end(why)
         return await self._gather()
+
+    async def _exited(self, within: float) -> bool:
+        """Wait for the process itself: `wait` waits for its pipes too, which a child may hold."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        while self._process.returncode is None and loop.time() < until:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        return self._process.returncode is not None
 
     def _floods(self) -> None:
         self._end(f"it wrote more than {MOST_AUDIO_BYTES} bytes to stdout")
@@ -207,7 +214,8 @@ class ProcessSubject:
         if self._outcome is not None:
             return self._outcome
         await self.end_input()
-        status = await self._process.wait()
+        await self._exited(_TO_DIE_S)
+        status = self._process.returncode
         # What it wrote is in the pipes, which a child of its own may still hold open.
         _, late = await asyncio.wait(self._readers, timeout=0.1)
         self._kill_group()

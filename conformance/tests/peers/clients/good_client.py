@@ -16,7 +16,7 @@ import random
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -80,6 +80,25 @@ FAULTS = {
     "half-event": "takes what the stream ends with for an event",
 }
 
+ODDITIES = {
+    "one-at-a-time": "asks for a line when the one before it has ended",
+    "session-per-line": "opens a session for each line",
+    "no-goodbye": "disconnects when it has all, without `close`",
+    "binary-messages": "sends its messages in binary frames",
+    "fragments": "sends its messages in fragments, with pings between",
+    "names-all": "names the type and every field, with ids of its own",
+    "same-id-later": "uses an id again once its utterance has ended",
+    "keepalives": "sends `keepalive` before each request",
+    "early-close": "sends `close` as soon as the input has ended",
+    "late-close": "takes half a second to close after `session_closed`",
+    "cancels-by-id": "stops utterances by their id",
+    "asks-nothing-twice": "never tries again",
+    "cannot-decode": "refuses to play what is not PCM",
+    "chatty": "writes more events and fields than the contract has",
+    "slow": "takes its time with all that comes",
+}
+"""What the rules leave to a client: none of it may turn a check red."""
+
 _PAUSE_S = 0.35
 _TICK_S = 0.05
 _TRIES = 4
@@ -132,8 +151,13 @@ class GoodClient:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has(self, fault: str) -> bool:
-        """Whether it is to be broken in this way."""
+        """Whether it is to be broken, or odd, in this way."""
         return fault in self.faults
+
+    @property
+    def tries(self) -> int:
+        """How often a line is tried again."""
+        return 0 if self.has("asks-nothing-twice") else _TRIES
 
     @property
     def patience(self) -> float | None:
@@ -161,10 +185,17 @@ class GoodClient:
         self._changed.set()
         self.failed = self.failed or event == "failed"
         fields = {"event": event, "utterance": line.number, "audio_bytes": line.written}
+        if self.has("chatty"):
+            self.emit({"event": "bytes", "utterance": "all", "audio_bytes": -1})
+            self.emit({"level": "info", "message": "an event of a log"})
+            more["took_s"] = 1.5
         self.emit(fields | {k: v for k, v in more.items() if v is not None})
 
     def _start(self, line: Line, rate: int, name: str) -> None:
         line.started, line.answered, line.format = True, True, name
+        if self.has("cannot-decode") and name != "pcm_s16le":
+            self._end(line, "failed", reason="no decoder")
+            return
         if self.has("fixed-rate"):
             rate, name = 24_000, "pcm_s16le"
         told = {"utterance": line.number, "sample_rate": rate, "format": name}
@@ -172,6 +203,8 @@ class GoodClient:
 
     def _audio(self, line: Line, data: bytes) -> None:
         line.answered = True
+        if line.ended:
+            return
         if line.silenced and not self.has("plays-on"):
             return
         if not line.started:
@@ -281,7 +314,7 @@ class GoodClient:
         if status != 200:
             error = json.loads(b"".join([piece async for piece in pieces]))
             again = error.get("retryable") or self.has("retries-everything")
-            if again and line.tries < _TRIES:
+            if again and line.tries < self.tries:
                 return float(headers.get("retry-after", "0.2"))
             self._end(line, "failed", code=error.get("code"))
         elif self.profile == "sse":
@@ -432,7 +465,7 @@ class Session:
             told = headers.get("retry-after")
             for line in client.asked:
                 line.tries += 1
-            if any(line.tries <= _TRIES for line in client.asked):
+            if any(line.tries <= client.tries for line in client.asked):
                 return float(told) if told else 0.0
         raise ValueError("refused")
 
@@ -445,8 +478,19 @@ class Session:
     async def _send_octets(self, data: bytes) -> None:
         self.count += 1
         mask = None if self.has("unmasked") else os.urandom(4)
-        self.writer.write(encode(Frame(Opcode.TEXT, data, mask=mask)))
+        kind = Opcode.BINARY if self.has("binary-messages") else Opcode.TEXT
+        if self.has("fragments"):
+            for place, octet in enumerate(data[:3]):
+                part = Frame(Opcode.CONTINUATION if place else kind, bytes([octet]), fin=False)
+                self._put(part)
+                self._put(Frame(Opcode.PING, b"?"))
+            self._put(Frame(Opcode.CONTINUATION, data[3:]))
+        else:
+            self.writer.write(encode(Frame(kind, data, mask=mask)))
         await self.writer.drain()
+
+    def _put(self, frame: Frame) -> None:
+        self.writer.write(encode(replace(frame, mask=os.urandom(4))))
 
     async def _send_all(self) -> None:
         client = self.client
@@ -459,10 +503,18 @@ class Session:
                 client.cancelling = False
                 for line in self.flight.values():
                     line.silenced = True
-                await self._send({"type": "cancel"})
+                if self.has("cancels-by-id"):
+                    for line in self.flight.values():
+                        await self._send({"type": "cancel", "request_id": str(line.number)})
+                else:
+                    await self._send({"type": "cancel"})
             for line in client.asked:
                 if line.ended or line.seq is not None or not self._room(line):
                     continue
+                if (self.has("one-at-a-time") or self.has("session-per-line")) and self.flight:
+                    break
+                if self.has("keepalives"):
+                    await self._send({"type": "keepalive"})
                 # So that an answer cannot be there before it is known what it answers.
                 line.seq = self.count + 1
                 self.flight[line.seq] = line
@@ -472,10 +524,17 @@ class Session:
                     await self._send(hello)
                 if self.has("stray-message"):
                     await self._send({"type": "flush"})
-            if client.input_ended and all(line.ended for line in client.asked):
+            over = all(line.ended for line in client.asked)
+            sent = all(line.ended or line.seq is not None for line in client.asked)
+            if client.input_ended and (over or (self.has("early-close") and sent)):
+                break
+            if self.has("session-per-line") and self.count and not self.flight:
                 break
             await client._changed.wait()
         self.close_sent = True
+        if self.has("no-goodbye"):
+            await self._close()
+            return
         if not self.bare:
             await self._send({"type": "close"})
             if self.has("talks-after-close"):
@@ -497,6 +556,14 @@ class Session:
 
     async def _ask(self, line: Line) -> None:
         fields: dict[str, Any] = {"text": line.text}
+        if self.has("names-all"):
+            fields |= {"type": "synthesize", "voice": None, "speed": 1, "sample_rate": 24_000.0}
+            fields |= {"request_id": f"\u00fc {line.number}.{line.tries}", "format": "pcm_s16le"}
+            fields |= {"request_timestamp": [1e9], "x_note": {"a": []}}
+        if self.has("cancels-by-id"):
+            fields["request_id"] = str(line.number)
+        if self.has("same-id-later"):
+            fields["request_id"] = "once" if len(self.flight) < 2 else str(line.number)
         if self.has("wrong-type"):
             fields["speed"] = "1"
         if self.has("same-id"):
@@ -520,9 +587,11 @@ class Session:
             data = await self._receive()
             if not data:
                 return
+            await asyncio.sleep(0.02 if self.has("slow") else 0)
             for frame in self.decoder.feed(data):
                 await self._frame(frame)
                 if self.goodbye and not self.has("never-closes"):
+                    await asyncio.sleep(0.5 if self.has("late-close") else 0)
                     await self._close()
                     return
 
@@ -664,7 +733,7 @@ class Session:
             raise _Stop
         if self.has("error-completes"):
             client._end(line, "complete")
-        elif again and not line.written and line.tries < _TRIES:
+        elif again and not line.written and line.tries < client.tries:
             line.tries += 1
             line.started = False
             task = asyncio.create_task(self._again(line))
@@ -697,7 +766,7 @@ class Session:
             untouched = self._untouched(line)
             if self.has("loss-completes"):
                 client._end(line, "complete")
-            elif line.written or line.tries >= _TRIES or not untouched:
+            elif line.written or line.tries >= client.tries or not untouched:
                 processed: bool | None = False if untouched else None
                 if self.has("all-processed"):
                     processed = True

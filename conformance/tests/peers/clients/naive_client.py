@@ -1,0 +1,37 @@
+"""What a client looks like that was written in an hour against one good endpoint."""
+
+import asyncio
+import json
+import sys
+
+from websockets.asyncio.client import connect
+
+
+def tell(**event):
+    print(json.dumps(event), file=sys.stderr, flush=True)
+
+
+async def speak(socket, number, text):
+    await socket.send(json.dumps({"text": text}))
+    size = 0
+    tell(event="start", utterance=number, sample_rate=24000, format="pcm_s16le")
+    async for chunk in socket:
+        if chunk[:1] in ("{", b"{"):
+            message = json.loads(chunk)
+            if message["type"] == "synthesis_complete":
+                break
+            if message["type"] == "error":
+                raise RuntimeError(message["message"])
+        else:
+            sys.stdout.buffer.write(chunk)
+            size += len(chunk)
+    tell(event="complete", utterance=number, audio_bytes=size)
+
+
+async def main(url):
+    async with connect(url) as socket:
+        for number, line in enumerate(sys.stdin, 1):
+            await speak(socket, number, line.rstrip("\n"))
+
+
+asyncio.run(main(sys.argv[1]))

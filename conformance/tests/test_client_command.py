@@ -1,0 +1,199 @@
+"""`utterwire-conformance client` as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from utterwire_conformance.cli import main
+from utterwire_conformance.client_half.script import SCRIPTS, Script, add
+from utterwire_schemas import validator
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENTS = Path(__file__).parent / "peers" / "clients"
+FOLDERS = ("schemas", "protocol", "reference_client", "conformance")
+
+
+def run(*arguments: str, cwd: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)}
+    return subprocess.run(
+        (sys.executable, "-m", "utterwire_conformance", "client", *arguments),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+    )
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    document = json.loads((folder / "report.json").read_text("utf-8"))
+    assert list(validator("report").iter_errors(document)) == []
+    assert document["role"] == "client"
+    return {row["requirement"]: row["verdict"] for row in document["results"]}
+
+
+def command(name: str, *words: str) -> str:
+    return " ".join((sys.executable, str(CLIENTS / f"{name}.py"), *words))
+
+
+# --- usage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "which client?"),
+        (("--command", "say"), "has no {url}"),
+        (("--command", "say {url}", "--profile", "load"), "profile load"),
+        (("--command", "say {url}", "--deadline-s", "-1"), "more than 0"),
+        (("--command", "say {url}", "--deadline-s", "soon"), "invalid float"),
+        (("--command", "say {url}", "--players", "0"), "--players"),
+        (("--command", "say {url}", "-k", "nothing"), "-k nothing"),
+        (("--command", "/no/such/client {url}"), "cannot run /no/such/client"),
+        (("--com", "say {url}"), "unrecognized"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: tuple[str, ...],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["client", *arguments]) == 2
+    captured = capsys.readouterr()
+    said = captured.err + captured.out
+    assert reason in said
+    assert "Traceback" not in said
+
+
+def test_the_scripts_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["client", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if not line.split()[2:]] == []
+    assert {line.split()[0] for line in lines} == set(SCRIPTS)
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="two scripts"):
+        add(Script("client-plain", "core", ()))
+
+
+# --- clients that are no clients ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("pass", "the client never connected; it ended with status 0"),
+        ("raise SystemExit('no luck')", "never connected; it ended with status 1"),
+        ("import os; os.abort()", "the client never connected"),
+        ("while True: print('x' * 65536)", "bytes to stdout"),
+        ('print(\'{"event": "complete"}\', file=__import__("sys").stderr)', "keep the contract"),
+    ],
+)
+def test_what_cannot_be_judged_says_so(
+    code: str, reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "client.py"
+    script.write_text(code, encoding="utf-8")
+    given = f"{sys.executable} {script} {{url}}"
+    assert main(["client", "--command", given, "--report", str(tmp_path / "report")]) == 2
+    out = capsys.readouterr().out
+    assert reason in out
+    assert "COULD NOT BE JUDGED" in out.splitlines()[-1]
+    assert set(verdicts(tmp_path / "report").values()) == {"harness-error", "not-claimed"}
+
+
+def test_a_client_that_only_speaks_http_is_judged_by_that(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = command("good_client", "{url}", "{profile}", "{deadline_s}")
+    options = ("--profile", "http", "--report", str(tmp_path / "report"), "-v", "--name", "mine")
+    assert main(["client", "--command", given, *options]) == 0
+    out = capsys.readouterr().out
+    assert "client-http-cut-length: " in out
+    assert out.splitlines()[-1] == "mine CONFORMS (http), as far as it was judged."
+    found = verdicts(tmp_path / "report")
+    assert found["client.http-truncation"] == "pass"
+    assert found["client.classifies"] == "not-exercised"
+
+
+def test_a_profile_that_it_cannot_even_begin_with_spoils_no_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = command("good_client", "{url}", "core", "{deadline_s}")
+    options = ("--profile", "http", "--profile", "core", "-k", "t", "-q")
+    where = ("--report", str(tmp_path / "report"))
+    assert main(["client", "--command", given, *options, *where]) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    found = verdicts(tmp_path / "report")
+    assert found["client.http-truncation"] == "harness-error"
+    assert found["client.tolerates-no-start"] == "pass"
+
+
+def test_a_report_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "report").write_text("", encoding="utf-8")
+    given = command("good_client", "{url}", "{profile}", "{deadline_s}")
+    options = ("-k", "no-start", "--report", str(tmp_path / "report"))
+    assert main(["client", "--command", given, *options]) == 0
+    assert "cannot be written" in capsys.readouterr().err
+
+
+# --- clients that are ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_naive_client_fails_on_the_right_rules(tmp_path: Path) -> None:
+    done = run("--command", command("naive_client", "{url}"), "--deadline-s", "1", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = verdicts(tmp_path / "utterwire-client-report")
+    by_verdict = {
+        verdict: {name for name, v in found.items() if v == verdict} for verdict in found.values()
+    }
+    assert by_verdict["fail"] == {
+        "client.classifies",
+        "client.follows-start",
+        "client.error-ends",
+        "client.incomplete-told",
+        "client.last-seq",
+    }
+    assert by_verdict["weak"] == {
+        "client.carries-odd-chunks",
+        "client.deadline",
+        "client.offers-no-compression",
+    }
+    assert by_verdict["not-exercised"] == {
+        "client.backs-off",
+        "client.correlates-by-seq",
+        "client.keeps-sending-side",
+        "client.no-message-after-close",
+        "client.reads-always",
+    }
+
+
+@pytest.mark.slow
+def test_the_reference_client_passes_everything(tmp_path: Path) -> None:
+    given = f"{sys.executable} -m utterwire_client lines --url {{url}} --profile {{profile}}"
+    given += " --timeout {deadline_s} --events {events} --retries 4"
+    profiles = [f"--profile={p}" for p in ("core", "interrupt", "negotiate", "http", "sse")]
+    done = run("--command", given, *profiles, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path / "utterwire-client-report"
+    assert set(verdicts(folder).values()) == {"pass"}
+    verified = subprocess.run(
+        (sys.executable, "-m", "utterwire_conformance", "verify", str(folder / "report.json")),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)},
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
