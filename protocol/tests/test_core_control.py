@@ -172,19 +172,21 @@ def test_words_that_cannot_be(values: tuple[Any, ...]) -> None:
 
 
 def test_marks() -> None:
-    words = [Word("a", 0.0, 0.0, 0, 1), Word("b", 1 / 3, 2 / 3, 3, 4)]
+    words = [Word("a", 0.0, 0.1, 0, 1), Word("b", 1 / 3, 2 / 3, 3, 4)]
     (message,) = encode_marks(UTTERANCE, words)
     assert read(message)["words"] == [
-        {"text": "a", "start_s": 0.0, "end_s": 0.0, "char_start": 0, "char_end": 1},
+        {"text": "a", "start_s": 0.0, "end_s": 0.1, "char_start": 0, "char_end": 1},
         {"text": "b", "start_s": 0.333333, "end_s": 0.666667, "char_start": 3, "char_end": 4},
     ]
     assert encode_marks(UTTERANCE, []) == []
     with pytest.raises(LocalProtocolError, match="from 1 to 3 is not 'b'"):
         encode_marks(UTTERANCE, [Word("b", 0.0, 1.0, 1, 3)])
+    with pytest.raises(LocalProtocolError, match="'a' takes no time"):
+        encode_marks(UTTERANCE, [Word("a", 1.0, 1.0, 0, 1)])
 
 
 def test_marks_are_spread_over_messages_of_64_kib() -> None:
-    words = [Word("a", 1 / 3, 1 / 3, 0, 1)] * 2500
+    words = [Word("a", 1 / 3, 2 / 3, 0, 1)] * 2500
     messages = encode_marks(UTTERANCE, iter(words))
     assert sum(len(read(message)["words"]) for message in messages) == 2500
     assert len(messages) == 3
@@ -196,7 +198,7 @@ def test_marks_are_spread_over_messages_of_64_kib() -> None:
 
 
 def test_marks_fill_a_message_to_the_last_byte() -> None:
-    words = [Word("a", 0.0, 0.0, 0, 1)] * 2000
+    words = [Word("a", 0.0, 0.1, 0, 1)] * 2000
     nameless = dataclasses.replace(UTTERANCE, request_id="")
     rest = MAX_CHUNK_BYTES - sum(len(each) for each in encode_marks(nameless, words[:900]))
     one = len(encode_marks(nameless, words[:2])[0]) - len(encode_marks(nameless, words[:1])[0])

@@ -164,7 +164,8 @@ def encode_cancel_done(seq: int, request_id: str | None, count: int) -> bytes:
 def encode_marks(utterance: Utterance, words: Iterable[Word]) -> list[bytes]:
     """As many ``marks`` messages as it takes to keep each within 64 KiB; none without words.
 
-    Raises ``LocalProtocolError`` where a word is not the slice of ``text`` that it names.
+    Raises ``LocalProtocolError`` where a word is not the slice of ``text`` that it names, or takes
+    no time.
     """
     messages: list[bytes] = []
     batch: list[JsonObject] = []
@@ -176,6 +177,8 @@ def encode_marks(utterance: Utterance, words: Iterable[Word]) -> list[bytes]:
             raise LocalProtocolError(
                 f"`text` from {word.char_start} to {word.char_end} is not {word.text!r}"
             )
+        if word.end_s <= word.start_s:
+            raise LocalProtocolError(f"{word.text!r} takes no time: it ends at {word.end_s} s")
         fields = word.as_fields()
         length = len(dump(fields)) + 1
         if batch and size + length > MAX_CHUNK_BYTES:
