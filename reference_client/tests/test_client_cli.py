@@ -227,6 +227,43 @@ async def test_the_audio_alone_in_a_file(
     assert (say.directory / name).read_bytes() == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "asked"),
+    [
+        ("hello.mp3", (), "mp3"),
+        ("hello.AAC", (), "aac"),
+        ("hello.ogg", (), "opus"),
+        ("hello.opus", ("--format", "opus"), "opus"),
+        ("hello.mp3", ("--raw",), None),
+        ("hello.wav", (), None),
+        ("hello.pcm", (), None),
+    ],
+)
+async def test_a_suffix_asks_for_its_format(
+    endpoint: Serve, say: Say, name: str, options: tuple[str, ...], asked: str | None
+) -> None:
+    async def script(peer: Any) -> None:
+        assert (await peer.next()).get("format") == asked
+        await peer.speak(1, tone(4), format=asked or "pcm_s16le")
+        await peer.say_goodbye()
+
+    result = await say("x", "--url", await endpoint(script), "-o", name, *options)
+    assert result.code == 0
+    assert (say.directory / name).read_bytes().endswith(tone(4))
+
+
+async def test_a_name_that_would_promise_another_format(endpoint: Serve, say: Say) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.speak(1, tone(4))
+        await peer.gone()
+
+    result = await say("x", "--url", await endpoint(script), "-o", "a.mp3")
+    assert result.code == ExitCode.USAGE
+    assert "sends pcm_s16le" in result.one_line()
+    assert list(say.directory.iterdir()) == []
+
+
 async def test_a_device(endpoint: Serve, say: Say) -> None:
     result = await say("x", "--url", await endpoint(hello), "-o", "/dev/null")
     assert result.code == 0
@@ -427,6 +464,12 @@ async def test_an_interrupt(
         (("-", "-o", "a.wav"), b"\xff", "not UTF-8"),
         (("x", "-o", "none/a.wav"), None, "cannot write none/a.wav"),
         (("x", "-o", "a.wav", "--format", "mp3"), None, "cannot hold mp3"),
+        (("x", "-o", "a.MP3", "--format", "opus"), None, "a .mp3 file cannot hold opus"),
+        (("x", "-o", "sub/"), None, "-o sub/ is a folder"),
+        (("x", "-o", "."), None, "-o . is a folder"),
+        (("x", "-o", ""), None, "-o (nothing) is a folder"),
+        (("x", "-o", ".wav"), None, "-o .wav is a suffix without a name"),
+        (("x", "-o", "sub/.mp3"), None, "write -o NAME.mp3"),
         (("x", "-o", "a.wav", "--header", "secret"), None, "--header"),
         (("x", "-o", "a.wav", "--header", "a b: c"), None, "header field"),
         (("x", "-o", "a.wav", "--timeout", "0"), None, "greater than 0"),

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import contextlib
 import io
+import os
 import signal
 import ssl
 import sys
@@ -47,6 +48,8 @@ from utterwire_client.word_file import WordFile
 
 __all__ = ["ExitCode", "main"]
 
+# Files whose names say what is in them.
+_SUFFIXES = {".mp3": "mp3", ".aac": "aac", ".opus": "opus", ".ogg": "opus"}
 _FIT_FOR_WAV = frozenset({*WAV_FORMATS, "wav"})
 
 
@@ -134,8 +137,8 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="PATH",
         default="-",
-        help="where the audio goes: a .wav file, any other name for the audio alone, or - for a "
-        "WAV on stdout (the default)",
+        help="where the audio goes: a .wav file; a .mp3, .aac or .opus file, in that format; any "
+        "other name for the audio alone; or - for a WAV on stdout (the default)",
     )
     say.add_argument(
         "--raw", action="store_true", help="the audio alone, without a header, as it is made"
@@ -143,7 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     say.add_argument("--voice", help="default: that of the endpoint file, else the endpoint's own")
     say.add_argument("--speed", type=float, help="1 is normal; 0.5 to 2 work everywhere")
     say.add_argument("--sample-rate", type=int, metavar="HZ")
-    say.add_argument("--format", help="pcm_s16le (the default), mp3, opus, ...")
+    say.add_argument(
+        "--format", help="pcm_s16le, wav, mp3, aac, opus, mulaw or alaw (default: by the output)"
+    )
     say.add_argument(
         "--marks",
         metavar="PATH",
@@ -272,7 +277,7 @@ def _job(arguments: argparse.Namespace) -> _Job:
         voice=arguments.voice or endpoint.voice,
         speed=arguments.speed,
         sample_rate=arguments.sample_rate,
-        format=arguments.format,
+        format=arguments.format or (None if arguments.raw else _called_after(arguments.output)),
         headers=_headers(endpoint, [_header(given) for given in arguments.header]),
         deadlines=_deadlines(arguments.timeout, endpoint),
         output=arguments.output,
@@ -330,6 +335,24 @@ def _deadlines(timeout: float | None, endpoint: Endpoint) -> Deadlines:
     )
 
 
+def _called_after(output: str) -> str | None:
+    """The format that a file's name promises; None where it promises none."""
+    return _SUFFIXES.get(Path(output).suffix.lower())
+
+
+def _path(output: str) -> Path:
+    """The file to write.
+
+    Raises ``_UsageError`` for a name that is a folder's, or nothing but a suffix.
+    """
+    path = Path(output)
+    if not output or output.endswith(("/", os.sep)) or path.is_dir():
+        raise _UsageError(f"-o {output or '(nothing)'} is a folder: name a file, as in -o NAME.wav")
+    if path.name.lower() in (".wav", *_SUFFIXES):
+        raise _UsageError(f"-o {output} is a suffix without a name: write -o NAME{path.name}")
+    return path
+
+
 def _sink(job: _Job) -> Sink:
     no_wav = job.format is not None and job.format not in _FIT_FOR_WAV
     if job.output == "-":
@@ -339,13 +362,12 @@ def _sink(job: _Job) -> Sink:
             raise _UsageError("audio is not for a terminal: give -o FILE, or a pipe")
         container: Container = RawContainer() if job.raw or no_wav else WavContainer()
         return StreamSink(io.FileIO(sys.stdout.fileno(), "wb", closefd=False), "stdout", container)
-    path = Path(job.output)
-    if path.suffix.lower() == ".wav" and not job.raw:
-        if no_wav:
-            raise _UsageError(f"a .wav file cannot hold {job.format}: give the output another name")
-        container = WavContainer()
-    else:
-        container = RawContainer()
+    path = _path(job.output)
+    suffix = path.suffix.lower()
+    promised = None if job.raw else _called_after(job.output)
+    if (suffix == ".wav" and no_wav and not job.raw) or promised not in (None, job.format):
+        raise _UsageError(f"a {suffix} file cannot hold {job.format}: give the output another name")
+    container = WavContainer() if suffix == ".wav" and not job.raw else RawContainer(promised)
     try:
         if path.exists() and not path.is_file():
             return StreamSink(path.open("wb", buffering=0), str(path), container)

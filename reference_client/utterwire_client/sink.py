@@ -59,12 +59,22 @@ class Container(Protocol):
 
 
 class RawContainer:
-    """The audio as it came."""
+    """The audio as it came.
+
+    ``only`` names the one format that the output can be taken for by its name; None takes all.
+    """
 
     streams = True
 
+    def __init__(self, only: str | None = None) -> None:
+        self._only = only
+
     def begin(self, start: Start) -> None:
-        pass
+        if self._only is not None and start.format != self._only:
+            raise ValueError(
+                f"the endpoint sends {start.format}, which is not what the output is called after: "
+                "give it another name, or --raw"
+            )
 
     def feed(self, data: bytes) -> bytes:
         return data
