@@ -157,10 +157,11 @@ async def test_a_shutdown_in_the_middle(server: Launch) -> None:
     assert await running.process.wait() == 0
 
 
-async def test_say(server: Launch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["websocket", "http", "sse"])
+async def test_say(server: Launch, tmp_path: Path, transport: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "utterwire_client", "say", "Hello."),
-        *("--url", (await server()).url, "-o", "hello.wav"),
+        *("--url", (await server()).url, "-o", "hello.wav", "--transport", transport),
         cwd=tmp_path,
         env=ENVIRON,
         stderr=subprocess.PIPE,
@@ -170,6 +171,40 @@ async def test_say(server: Launch, tmp_path: Path) -> None:
     with wave.open(str(tmp_path / "hello.wav")) as read:
         assert read.getframerate() == 24000
         assert len(read.readframes(read.getnframes())) == 2 * read.getnframes() > 0
+
+
+@pytest.mark.parametrize("profile", ["core", "negotiate", "http", "sse"])
+async def test_lines(server: Launch, profile: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "utterwire_client", "lines"),
+        *("--url", (await server()).url, "--profile", profile),
+        env=ENVIRON,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate("Hello.\nZażółć gęślą jaźń!\n".encode())
+    assert process.returncode == 0, err.decode()
+    events = [json.loads(line) for line in err.splitlines()]
+    assert [e["event"] for e in events] == ["start", "complete"] * 2
+    assert sum(e["audio_bytes"] for e in events if e["event"] == "complete") == len(out) > 0
+
+
+async def test_lines_of_a_voice_that_there_is_not(server: Launch) -> None:
+    url = (await server()).url
+    for profile in ("core", "http", "sse"):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "utterwire_client", "lines", "--url", url),
+            *("--profile", profile, "--voice", "nobody", "--retries", "3"),
+            env=ENVIRON,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate(b"Hello.\n")
+        assert (process.returncode, out) == (4, b"")
+        failed = json.loads(err.splitlines()[0])
+        assert (failed["event"], failed["code"]) == ("failed", "invalid_voice")
 
 
 README = Path(__file__).parent.parent / "README.md"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -206,15 +206,3 @@ def _number(fields: Mapping[str, Any], name: str, line: str, least: int) -> int:
             f" {line.strip()[:200]}"
         )
     return value
-
-
-def read_events(text: str) -> Iterator[Event]:
-    """The events in what a client wrote, line by line.
-
-    Raises:
-        ContractError: as `read_event`.
-    """
-    for line in text.split("\n"):
-        event = read_event(line)
-        if event is not None:
-            yield event
