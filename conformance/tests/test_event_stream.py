@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from utterwire_conformance.check import CHECKS, Account
 from utterwire_conformance.event_stream import Event, names_events, read_events
+from utterwire_conformance.transcript import Entry, Transcript
+from utterwire_conformance.verdict import Verdict
+from utterwire_schemas import octets, vectors
+
+STREAMS = vectors("event-streams")
+
+
+@pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
+def test_vectors_of_streams(vector: dict[str, Any]) -> None:
+    body = octets(vector["body"])
+    stream = read_events(body)
+    heard = [(e.name or "message", e.data) for e in stream.events if e.data is not None]
+    assert heard == [(e["event"], e["data"]) for e in vector["events"]]
+    assert (stream.unended is not None) is vector.get("left", False)
+    account = Transcript("sse-streams")
+    request: dict[str, Any] = {"method": "POST", "target": "/invocations", "data": b'{"text": "a"}'}
+    accept = (("Accept", "text/event-stream"),)
+    account.add(Entry(0.0, "out", "http-request", 1, headers=accept, **request))
+    kind = (("content-type", "text/event-stream"),)
+    account.add(Entry(0.1, "in", "http-response", 1, status=200, headers=kind))
+    account.add(Entry(0.2, "in", "http-body", 1, data=body, fin=False))
+    account.add(Entry(0.3, "in", "http-body", 1, fin=True))
+    judged = CHECKS["sse.whole_events"].judge([Account.of(account)])
+    assert judged.verdict is (Verdict.PASS if vector["verdict"] == "legal" else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("vector", vectors("accept-fields"), ids=lambda vector: vector["id"])
+def test_vectors_of_accept(vector: dict[str, Any]) -> None:
+    assert names_events(", ".join(vector["fields"])) is vector["events"]
+
 
 WHOLE = b'event: a\ndata: {"n": 1}\n\nevent: b\ndata: {"n": 2}\n\n'
 SAME: list[tuple[str, bytes]] = [

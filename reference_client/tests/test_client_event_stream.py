@@ -1,6 +1,7 @@
 """Server-sent events, by the rules of the HTML standard and however they are delivered."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from utterwire_client.event_stream import (
     EventTooLarge,
     ServerSentEvent,
 )
+from utterwire_schemas import octets, vectors
 
 CASES = {
     "one event": (b"event: a\ndata: 1\n\n", [("a", "1")]),
@@ -56,6 +58,14 @@ def read(*pieces: bytes) -> list[tuple[str, str]]:
 def test_events(stream: bytes, events: list[tuple[str, str]]) -> None:
     assert read(stream) == events
     assert read(*(bytes([octet]) for octet in stream)) == events
+
+
+@pytest.mark.parametrize("vector", vectors("event-streams"), ids=lambda vector: vector["id"])
+def test_vectors(vector: dict[str, Any]) -> None:
+    body = octets(vector["body"])
+    events = [(event["event"], event["data"]) for event in vector["events"]]
+    assert read(body) == events
+    assert read(*(bytes([octet]) for octet in body)) == events
 
 
 STREAMS = st.sampled_from([stream for stream, _ in CASES.values()])

@@ -29,10 +29,12 @@ def test_exported_names() -> None:
 
 def test_vector_sets() -> None:
     assert utterwire_schemas.VECTOR_SETS == (
+        "accept-fields",
         "classification",
         "client-messages",
         "control-messages",
         "conversations",
+        "event-streams",
         "http-requests",
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from utterwire_protocol import Synthesize
+from utterwire_schemas import vectors
 from utterwire_server import events as events_module
 from utterwire_server import http as http_module
 from utterwire_server.encoders.pcm import encode_pcm_s16le
@@ -132,6 +133,11 @@ ACCEPTS: list[tuple[list[str], bool]] = [
 @pytest.mark.parametrize(("fields", "named"), ACCEPTS)
 def test_what_accept_names(fields: list[str], named: bool) -> None:
     assert accepts_events(fields) is named
+
+
+@pytest.mark.parametrize("vector", vectors("accept-fields"), ids=lambda vector: vector["id"])
+def test_vectors_of_accept(vector: dict[str, Any]) -> None:
+    assert accepts_events(vector["fields"]) is vector["events"]
 
 
 @pytest.mark.parametrize(
