@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,49 @@ def test_a_report_that_cannot_be_written(
     options = ("-k", "no-start", "--report", str(tmp_path / "report"))
     assert main(["client", "--command", given, *options]) == 0
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_it_is_interrupted(number: signal.Signals, tmp_path: Path) -> None:
+    """The client writes down who it is, ignores what it can, and would run for minutes."""
+    client = tmp_path / "client.py"
+    client.write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True, file=open(sys.argv[2], 'w'))\n"
+        "time.sleep(300)\n",
+        encoding="utf-8",
+    )
+    os.mkfifo(tmp_path / "pid")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)}
+    given = f"{sys.executable} {client} {{url}} {tmp_path / 'pid'}"
+    process = subprocess.Popen(
+        (sys.executable, "-m", "utterwire_conformance", "client", "--command", given),
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background has these ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    pid = int((tmp_path / "pid").read_text("utf-8"))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2, out + err
+    assert err.count("\n") == 1
+    assert "nothing was judged" in err
+    for _ in range(2_000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            break
+        if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text("utf-8"):
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("the client is still there")
 
 
 # --- clients that are ---------------------------------------------------------------------------

@@ -35,6 +35,9 @@ def test_the_package_itself_imports_nothing() -> None:
         ("utterwire_conformance.cli", {"main"}),
         ("utterwire_conformance.runner", {"Options", "Results", "learned", "run_checks"}),
         ("utterwire_conformance.target", {"Child", "Instance", "LaunchFailed", "Target"}),
+        ("utterwire_conformance.client_half", {
+            "SCRIPTS", "Client", "ContractError", "main_client",
+        }),
         ("utterwire_conformance.verdict", {
             "Judgement", "Verdict", "fail", "not_exercised", "passed", "worst",
         }),

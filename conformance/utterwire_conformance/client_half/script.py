@@ -283,7 +283,8 @@ async def _play(
     scene.subject = subject = await launcher(client, values)
     driving = asyncio.create_task(made.drive(scene) if made.drive is not None else _read_out(scene))
     try:
-        outcome = await subject.finish(min(limit_s, waits + made.patience_s))
+        # A client that says how long it waits is given that time, however long it is.
+        outcome = await subject.finish(max(min(limit_s, waits + made.patience_s), waits + 1.0))
     except BaseException:
         await subject.kill("the run was broken off")
         raise

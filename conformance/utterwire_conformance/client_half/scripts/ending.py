@@ -68,6 +68,7 @@ LOST: Final[dict[str, tuple[str, End]]] = {
     "opened-close": ("opened", _closed),
     "asked-end": ("asked", _ended),
     "asked-close": ("asked", _closed),
+    "asked-reset": ("asked", _reset),
     "started-close": ("started", _bare_close),
     "started-reset": ("started", _reset),
     "middle-close": ("middle", _failed),
@@ -76,6 +77,7 @@ LOST: Final[dict[str, tuple[str, End]]] = {
     "middle-dismissed": ("middle", _dismissed),
     "spoken-close": ("spoken", _closed),
     "spoken-end": ("spoken", _ended),
+    "spoken-reset": ("spoken", _reset),
     "between-close": ("between", _closed),
     "between-reset": ("between", _reset),
 }

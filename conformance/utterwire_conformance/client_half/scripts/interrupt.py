@@ -11,7 +11,7 @@ from utterwire_conformance.client_half.talk import Request, Talk, pcm, plain
 __all__ = ["cancelled"]
 
 _LINES: Final = ("A long story.", "Yes?")
-_HEARD_S: Final = 5.0
+_HEARD_S: Final = 15.0
 _STORY: Final = 48_000
 
 
@@ -26,7 +26,7 @@ async def _barge_in(scene: Scene) -> None:
     await scene.end_input()
 
 
-@script("client-cancel", profile="interrupt", lines=_LINES, drive=_barge_in, patience_s=12.0)
+@script("client-cancel", profile="interrupt", lines=_LINES, drive=_barge_in, patience_s=20.0)
 async def cancelled(talk: Talk) -> None:
     """A story that is interrupted; one more chunk is on its way when the `cancel` is read."""
     story: Request | None = None
