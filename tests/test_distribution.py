@@ -37,6 +37,7 @@ EXTRAS = {
     "client",
     "conformance",
     "encoders",
+    "decoders",
     "kokoro",
     "torch",
     "aws",
@@ -248,6 +249,14 @@ def test_missing_extra_is_one_line(
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert f"utterwire[{extra}]" in line
+
+
+def test_a_format_that_is_not_installed_is_one_line(speaking: Environment) -> None:
+    done = speaking.run("utterwire-server", "--formats", "wav,mp3")
+    assert done.returncode == 2, done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "format mp3 cannot be offered: av is not installed" in line
+    assert "utterwire[encoders]" in line
 
 
 def test_commands_of_the_readme_speak(speaking: Environment, server_port: int) -> None:
