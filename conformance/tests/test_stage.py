@@ -39,7 +39,7 @@ def test_samples() -> None:
         (0.001, 0.01, 0.0001, Pace(10, 5.0, 5.0, 0.001, 0.0001)),
         (0.2, 0.3, 0.0001, Pace(10, 30.0, 30.0, 0.2, 0.0001)),
         (0.001, 0.01, 0.0005, Pace(10, 12.288, 12.288, 0.001, 0.0005)),
-        (0.001, None, 0.0, Pace(10, 2.0, 2.0, 0.001)),
+        (0.001, None, 0.0, Pace(10, 1.004, 1.004, 0.001)),
     ],
 )
 def test_patience_follows_what_was_measured(
@@ -49,6 +49,9 @@ def test_patience_follows_what_was_measured(
     assert found.first == pytest.approx(pace.first)
     assert found.stall == pytest.approx(pace.stall)
     assert (found.rtt, found.character) == (pace.rtt, pace.character)
+    # However short of patience, it is never so short as an ordinary answer of this endpoint.
+    assert found.brief >= 2 * (first_byte or 0.0)
+    assert found.brief <= found.first
     assert found.whole(100) == pytest.approx(found.first + 1200 * character)
 
 

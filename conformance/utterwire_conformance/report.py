@@ -321,6 +321,13 @@ class Report:
         lines += self._grave_lines(saved)
         lines += self._baseline_lines()
         lines += self._unexercised_lines()
+        if self.run.most_connections is not None:
+            most = self.run.most_connections
+            kept = (
+                f"only {_count(most, 'connection')} at a time let in: the suite kept to that"
+                f" (--max-concurrent {most} says so beforehand)"
+            )
+            lines += ["", kept]
         lines += self._deployed_lines()
         lines += self._fuzz_lines(saved)
         if saved is not None:
@@ -491,6 +498,7 @@ class Report:
                 "python": platform.python_version(),
                 "platform": platform.system(),
                 "rtt_s": round(self.run.pace.rtt, 6),
+                "most_connections": self.run.most_connections,
             },
             "cost": {"characters": self.run.characters, "sessions": self.run.sessions},
             "summary": {name: counts.to_json() for name, counts in self.summaries().items()},

@@ -14,6 +14,7 @@ from .driver import ConnectFailed
 from .endpoints import Endpoint
 from .fuzz import FuzzPlan, FuzzResults, fuzz
 from .judging import chosen_checks, judge_checks
+from .places import Places
 from .progress import Progress
 from .selection import Selection
 from .stage import SCENARIOS, Meter, Pace, Scenario, play
@@ -25,6 +26,7 @@ __all__ = ["Options", "Results", "learned", "run_checks"]
 
 _PROBE: Final = "probe"
 _NEGOTIATION: Final = "negotiation"
+_PLAYERS_WITHOUT_HOPE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,9 @@ class Results:
     """What came of a run: judgements by check, and every transcript by scenario.
 
     `claims` are those of the endpoint, completed by what was learned in the run. `characters` and
-    `sessions` are what it cost; `unreachable` says why nothing could be judged. What fuzzing found
-    stands among the transcripts, too.
+    `sessions` are what it cost; `most_connections` is how many connections the endpoint was found
+    to take at a time, None where it took all; `unreachable` says why nothing could be judged. What
+    fuzzing found stands among the transcripts, too.
     """
 
     judgements: dict[str, Judgement] = field(default_factory=dict)
@@ -58,6 +61,7 @@ class Results:
     sessions: int = 0
     unreachable: str | None = None
     claims: EndpointClaims | None = None
+    most_connections: int | None = None
     fuzz: FuzzResults | None = None
 
 
@@ -111,7 +115,7 @@ async def _play_all(
     target: Target, needed: list[Scenario], options: Options, results: Results
 ) -> None:
     endpoint = target.endpoint
-    meter = Meter(endpoint.budget)
+    meter = Meter(endpoint.budget, Places(endpoint.max_concurrent_sessions))
     main = target.main
     assert main is not None
     pace = options.pace
@@ -135,7 +139,9 @@ async def _play_all(
         results.transcripts[_NEGOTIATION] = first
         target.endpoint = learned(endpoint, first)
         results.claims = target.endpoint.claims
-    places = asyncio.Semaphore(options.players)
+    # Where all that is left is to wait in vain, it may as well be done at the same time.
+    players = _PLAYERS_WITHOUT_HOPE if meter.hopeless else options.players
+    places = asyncio.Semaphore(players)
     waiting = asyncio.Semaphore(8)
 
     async def one(scenario: Scenario) -> None:
@@ -157,6 +163,9 @@ async def _play_all(
         for scenario in to_play:
             group.create_task(one(scenario))
     results.characters, results.sessions = meter.characters, meter.sessions
+    if meter.places.learned:
+        results.most_connections = meter.places.limit
+        target.endpoint = replace(target.endpoint, max_concurrent_sessions=meter.places.limit)
     broken = [t for t in results.transcripts.values() if t.broken is not None]
     # A process that has just died takes a moment to be known as dead.
     if broken and await main.wait(0.5) is not None:

@@ -15,6 +15,7 @@ from .claims import EndpointClaims
 from .dialogue import Utterance
 from .driver import ConnectFailed, HandshakeRefused, HttpConnection, Recorder, WebSocketSession
 from .endpoints import Budget, Endpoint
+from .places import Places
 from .target import Instance, LaunchFailed, Target
 from .transcript import Transcript
 
@@ -24,7 +25,9 @@ __all__ = [
     "MOST_IN_VAIN",
     "SCENARIOS",
     "SMALL_BUFFER",
+    "Crowded",
     "Meter",
+    "NoPlace",
     "Pace",
     "Relay",
     "Scenario",
@@ -49,14 +52,42 @@ LONGEST_TEXT: Final = 4096
 
 _SCENARIO_LIMIT_S: Final = 60.0
 # For an endpoint that did not even end a first utterance.
-_HOPELESS_LIMIT_S: Final = 10.0
+_HOPELESS_LIMIT_S: Final = 6.0
 _HOPELESS_BYTES: Final = 512 * 1024
 _TO_READ_S: Final = 0.3
 _HOPELESS_FRAMES: Final = 1_000
+# Asking again for a place.
+_NO_ROOM: Final = (429, 503)
+_FIRST_DELAY_S: Final = 0.1
+_LONGEST_DELAY_S: Final = 2.0
+_FOR_OTHERS_S: Final = 1.0
+_FOR_OWN_S: Final = 3.0
+_FOR_ROOM_S: Final = 10.0
+_LONGEST_RETRY_AFTER_S: Final = 30.0
+_MOST_REFUSED: Final = 3
+_MOST_REPLAYS: Final = 5
 
 
 class Unplayable(Exception):
     """A scenario cannot be played on to its end, for a reason that is not the suite's fault."""
+
+
+class NoPlace(Unplayable):
+    """More connections would be needed at a time than the endpoint takes."""
+
+    def __init__(self, needed: int, limit: int) -> None:
+        connections = "1 connection" if limit == 1 else f"{limit} connections"
+        super().__init__(
+            f"it needs {needed} connections at a time, and the endpoint takes {connections}"
+        )
+
+
+class Crowded(Exception):
+    """A scenario needs so many places, and others have them: it is played again, once it has."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"{needed} places are needed")
+        self.needed = needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +95,8 @@ class Pace:
     """How long to wait, in seconds.
 
     `connect` for a connection, `first` for the first chunk of an answer, `stall` between two
-    chunks. `rtt` is the measured round trip, `character` the measured time to speak one.
+    chunks; `brief` is what is left of both for an endpoint that was waited for in vain too often.
+    `rtt` is the measured round trip, `character` the measured time to speak one.
     """
 
     connect: float = 10.0
@@ -72,6 +104,7 @@ class Pace:
     stall: float = 30.0
     rtt: float = 0.0
     character: float = 0.0
+    brief: float = 1.0
 
     def measured(
         self, rtt: float, first_byte: float | None, character: float, *, players: int
@@ -83,13 +116,18 @@ class Pace:
         waited for again and again. What this pace was before is the most that is waited.
         """
         if first_byte is None:
-            return Pace(self.connect, min(self.first, 2.0), min(self.stall, 2.0), rtt)
+            wait = 1.0 + 4.0 * rtt
+            first, stall = min(self.first, wait), min(self.stall, wait)
+            return Pace(self.connect, first, stall, rtt, brief=min(wait, 0.4 + 4.0 * rtt))
         wait = max(
             5.0,
             10.0 * players * (first_byte + rtt),
             players * character * LONGEST_TEXT,
         )
-        return Pace(self.connect, min(self.first, wait), min(self.stall, wait), rtt, character)
+        first, stall = min(self.first, wait), min(self.stall, wait)
+        # Short of patience, but never so short that an endpoint's ordinary answers come too late.
+        brief = max(1.0, 2.0 * players * (first_byte + rtt))
+        return Pace(self.connect, first, stall, rtt, character, brief)
 
     def whole(self, characters: int, *, players: int = 6) -> float:
         """How long to wait for an answer that comes only when all of it is made."""
@@ -99,14 +137,17 @@ class Pace:
 class Meter:
     """Counts what a run costs and stops it where the budget ends."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, places: Places | None = None) -> None:
         self.budget = budget
+        self.places = places or Places()
         self.characters = 0
         self.sessions = 0
         self.vain = 0
         """How often the endpoint was waited for in vain."""
         self.hopeless = False
         """Whether the endpoint did not end a first, plain utterance, whatever else it sends."""
+        self.refused = 0
+        """How often the endpoint let nobody in, however long it was asked."""
         self._next_request = 0.0
 
     async def spend(self, *, characters: int = 0, sessions: int = 0) -> None:
@@ -160,7 +201,8 @@ class Texts:
 class Scenario:
     """Something to play: `play` drives the endpoint and judges nothing.
 
-    `launches` marks those that need an instance of their own to stop.
+    `launches` marks those that need an instance of their own to stop. `sessions` is how many
+    connections to the endpoint it must have open at the same time.
     """
 
     name: str
@@ -170,6 +212,7 @@ class Scenario:
     limit_s: float = _SCENARIO_LIMIT_S
     long: bool = False
     heavy: bool = False
+    sessions: int = 1
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
@@ -182,11 +225,13 @@ def scenario(
     limit_s: float = _SCENARIO_LIMIT_S,
     long: bool = False,
     heavy: bool = False,
+    sessions: int = 1,
 ) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[Stage], Awaitable[None]]]:
     """Register a scenario under its function's name, `_` as `-`.
 
     `long` marks those that wait a lot, so that they are begun first; `heavy` those with thousands
-    of characters to speak, so that they come last and a small budget goes far.
+    of characters to speak, so that they come last and a small budget goes far. `sessions` is how
+    many connections must be open at the same time; an endpoint that takes fewer is spared it.
     """
 
     def register(
@@ -195,7 +240,9 @@ def scenario(
         name = function.__name__.replace("_", "-")
         if name in SCENARIOS:
             raise ValueError(f"two scenarios are called {name}")
-        SCENARIOS[name] = Scenario(name, profile, function, launches, limit_s, long, heavy)
+        SCENARIOS[name] = Scenario(
+            name, profile, function, launches, limit_s, long, heavy, sessions
+        )
         return function
 
     return register
@@ -212,7 +259,14 @@ class Stage:
     meter: Meter
     texts: Texts
     instance: Instance
+    held: int = 1
+    """How many places at the endpoint are kept for this scenario."""
+    denied: int = 0
+    """How many connections it had open when it was let in no further."""
     _ids: int = field(default=0)
+    _connections: list[tuple[Instance, WebSocketSession | HttpConnection]] = field(
+        default_factory=list
+    )
 
     @property
     def pace(self) -> Pace:
@@ -220,7 +274,12 @@ class Stage:
         if self.meter.vain < MOST_IN_VAIN:
             return self.full_pace
         pace = self.full_pace
-        return replace(pace, first=min(pace.first, 1.0), stall=min(pace.stall, 1.0))
+        return replace(pace, first=min(pace.first, pace.brief), stall=min(pace.stall, pace.brief))
+
+    def waited_in_vain(self, session: WebSocketSession, since: float) -> None:
+        """Remember a long wait (begun at `since`) for what did not come, however it ended."""
+        if session.now - since >= min(self.pace.first, self.pace.brief):
+            self.meter.vain += 1
 
     @property
     def endpoint(self) -> Endpoint:
@@ -261,22 +320,29 @@ class Stage:
         Raises:
             ConnectFailed: there is no transport.
             HandshakeRefused: an HTTP answer came that opens no session.
-            Unplayable: the budget is spent.
+            Unplayable: the budget is spent, or the endpoint takes no more connections at a time.
         """
+        place = instance or self.instance
+
+        async def enter() -> WebSocketSession:
+            return await WebSocketSession.open(
+                place.ws_url,
+                self.recorder,
+                self.claims,
+                headers=self.endpoint.headers,
+                extensions=extensions,
+                context=self.context,
+                within=self.pace.connect,
+                receive_buffer=receive_buffer,
+            )
+
+        self._make_room(place)
         await self.meter.spend(sessions=1)
-        opened = await WebSocketSession.open(
-            (instance or self.instance).ws_url,
-            self.recorder,
-            self.claims,
-            headers=self.endpoint.headers,
-            extensions=extensions,
-            context=self.context,
-            within=self.pace.connect,
-            receive_buffer=receive_buffer,
-        )
+        opened = await self._let_in(enter, place)
         opened.gate = self._gate
         if self.meter.hopeless:
             opened.most_bytes, opened.most_frames = _HOPELESS_BYTES, _HOPELESS_FRAMES
+        self._occupy(opened, place)
         return opened
 
     async def http(
@@ -286,11 +352,13 @@ class Stage:
 
         Raises:
             ConnectFailed: there is no transport.
-            Unplayable: the budget is spent.
+            Unplayable: the budget is spent, or the endpoint takes no more connections at a time.
         """
+        place = instance or self.instance
+        self._make_room(place)
         await self.meter.spend(sessions=1)
         opened = await HttpConnection.open(
-            (instance or self.instance).http_url,
+            place.http_url,
             self.recorder,
             headers=self.endpoint.headers,
             context=self.context,
@@ -300,7 +368,123 @@ class Stage:
         opened.gate = self._gate
         if self.meter.hopeless:
             opened.most_bytes = _HOPELESS_BYTES
+        self._occupy(opened, place)
         return opened
+
+    # --- places at the endpoint ---------------------------------------------------------------
+
+    def fitting(self, most: int, instance: Instance | None = None) -> int:
+        """How many connections to have open at a time, at most `most`.
+
+        Where the endpoint takes only so many, it is what this scenario has places for; of an
+        instance of its own it has all.
+        """
+        limit = self.meter.places.limit
+        if limit is None:
+            return most
+        own = (instance or self.instance) is not self.target.main
+        return min(most, limit if own else max(1, min(self.held, limit)))
+
+    async def side_by_side(self, *parts: Callable[[], Awaitable[None]]) -> None:
+        """Play parts that need a connection each: at the same time, or one after the other."""
+        if self.fitting(len(parts)) < len(parts):
+            for part in parts:
+                await part()
+            return
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(_as_coroutine(part))
+
+    def _others(self) -> int:
+        """How many connections others of this run have open."""
+        main = self.target.main
+        return self.meter.places.open - (self._own(main) if main is not None else 0)
+
+    def _share(self, others: int) -> None:
+        """The endpoint has no room for a request, and `others` are there beside this scenario:
+        have fewer of them from now on, and play again.
+
+        Raises:
+            Crowded: there are others, and so it may be their doing.
+        """
+        own = max(1, self._own(self.instance))
+        if self.held and self.instance is self.target.main and others > 0:
+            self.meter.places.learn(max(own, (own + others) // 2))
+            raise Crowded(own)
+
+    def _occupy(self, opened: WebSocketSession | HttpConnection, place: Instance) -> None:
+        self._connections.append((place, opened))
+        if place is self.target.main:
+            self.meter.places.occupy(opened)
+
+    def _own(self, place: Instance) -> int:
+        """How many connections of this scenario are open there."""
+        self._connections = [each for each in self._connections if not each[1].over]
+        return sum(where is place for where, _ in self._connections)
+
+    def _make_room(self, place: Instance) -> None:
+        """See to it that one more connection keeps to the limit of the endpoint."""
+        limit = self.meter.places.limit
+        needed = self._own(place) + 1
+        if limit is None or needed <= min(self.held, limit):
+            return
+        if needed > limit:
+            raise NoPlace(needed, limit)
+        if place is self.target.main:
+            raise Crowded(needed)
+
+    async def _let_in(
+        self, enter: Callable[[], Awaitable[WebSocketSession]], place: Instance
+    ) -> WebSocketSession:
+        """Open a session; where there is no room, ask again for a while.
+
+        Raises:
+            Crowded: others of this run have the places; it is to be played again, with its own.
+            NoPlace: this scenario has as many open as the endpoint takes.
+            HandshakeRefused: it lets nobody in.
+        """
+        places = self.meter.places
+        waited, delay, most = 0.0, _FIRST_DELAY_S, 0
+        while True:
+            at = self.recorder.sessions
+            total = places.open
+            try:
+                return await enter()
+            except HandshakeRefused as refused:
+                if refused.status not in _NO_ROOM:
+                    raise
+                own = self._own(place)
+                if place is not self.target.main:
+                    # One of its own: nobody else is in the way, and waiting might hide a fault.
+                    self.denied = own
+                    raise
+                most = max(most, total)
+                crowded = total > own and waited >= _FOR_OTHERS_S
+                patience = self._patience(refused, own)
+                if crowded:
+                    places.learn(most)
+                    raise Crowded(own + 1) from refused
+                if waited >= patience and total <= own:
+                    self.meter.refused += not own
+                    if own:
+                        places.learn(own)
+                        raise NoPlace(own + 1, own) from refused
+                    raise
+                # What never came to be a session is no evidence; that it was so is.
+                self.recorder.forget(at + 1)
+                self.recorder.note(f"turned away: {refused.why}, with {total} connections open")
+                pause = min(max(refused.retry_after or 0.0, delay), max(patience - waited, delay))
+                await asyncio.sleep(pause)
+                waited += pause
+                delay = min(2 * delay, _LONGEST_DELAY_S)
+
+    def _patience(self, refused: HandshakeRefused, own: int) -> float:
+        """How long to ask again, in seconds, where nobody of this run is in the way."""
+        if self.meter.refused >= _MOST_REFUSED:
+            return 0.0
+        if refused.retry_after is not None:
+            return min(refused.retry_after + 1.0, _LONGEST_RETRY_AFTER_S)
+        return _FOR_OWN_S if own else _FOR_ROOM_S
 
     async def _gate(self, characters: int) -> None:
         await self.meter.spend(characters=characters)
@@ -311,17 +495,21 @@ class Stage:
         Where that does not happen though the session lives, the transcript says so.
         """
         dialogue = session.dialogue
-        await session.until(
+        others, since = self._others(), session.now
+        await self.until_unless_lost(
+            session,
             lambda: (
                 all(session.utterance(seq).ended for seq in seqs)
                 or dialogue.session_closed is not None
             ),
-            within=self.pace.first,
-            stall=self.pace.stall,
+            *seqs,
         )
         done = all(session.utterance(seq).ended for seq in seqs)
+        if any(c.code == "overloaded" for seq in seqs for c in session.utterance(seq).rejections):
+            self._share(others)
+        if not done:
+            self.waited_in_vain(session, since)
         if not done and not dialogue.ended and dialogue.session_closed is None:
-            self.meter.vain += 1
             unended = [seq for seq in seqs if not session.utterance(seq).ended]
             asked = [s for s in unended if dialogue.sent[s - 1].meaning.type in ("cancel", "hello")]
             spoken = [seq for seq in unended if seq not in asked]
@@ -329,6 +517,31 @@ class Stage:
                 if left:
                     session.note(f"{remark}: {','.join(map(str, left))}")
         return done
+
+    async def until_unless_lost(
+        self, session: WebSocketSession, done: Callable[[], bool], *seqs: int
+    ) -> None:
+        """Wait until it is done, but not long where what is waited for went to nobody.
+
+        An end that names a message which was never sent may well be the one of a message here.
+        """
+        dialogue = session.dialogue
+
+        def lost() -> bool:
+            last = dialogue.chunks[-1] if dialogue.chunks else None
+            if last is None or not (last.is_terminal or last.rejects):
+                return False
+            strays = sum(
+                (chunk.is_terminal or chunk.rejects)
+                and chunk.said_seq is not None
+                and not 0 < chunk.said_seq <= len(dialogue.sent)
+                for chunk in dialogue.chunks
+            )
+            return 0 < sum(not session.utterance(seq).ended for seq in seqs) <= strays
+
+        await session.until(lambda: done() or lost(), within=self.pace.first, stall=self.pace.stall)
+        if not done():
+            await session.until(done, within=min(self.pace.first, 0.5 + 4.0 * self.pace.rtt))
 
     async def started(self, session: WebSocketSession, seq: int) -> bool:
         """Wait until the utterance has started, and tell whether it did."""
@@ -380,14 +593,15 @@ class Stage:
 
     async def farewell(self, session: WebSocketSession) -> bool:
         """Wait for `session_closed`; where it does not come, the transcript says so."""
-        dialogue = session.dialogue
+        dialogue, since = session.dialogue, session.now
         done = await session.until(
             lambda: dialogue.session_closed is not None,
             within=self.pace.first,
             stall=self.pace.stall,
         )
+        if not done:
+            self.waited_in_vain(session, since)
         if not done and not dialogue.ended:
-            self.meter.vain += 1
             session.note("no session_closed: waited in vain")
         return done
 
@@ -420,8 +634,11 @@ class Stage:
                 characters=len(text) if isinstance(text, str) else 0,
             )
             spoken = len(text) if isinstance(text, str) else 0
+            others = self._others()
             if await connection.head(within=self.pace.whole(spoken)) is not None:
                 await connection.read(within=self.pace.stall)
+            if connection.status in _NO_ROOM and (instance or self.instance) is self.target.main:
+                self._share(others)
         return connection
 
 
@@ -461,19 +678,55 @@ def _first_of(error: Exception) -> Exception:
     return error
 
 
+async def _as_coroutine(part: Callable[[], Awaitable[None]]) -> None:
+    await part()
+
+
 async def play(
     scenario: Scenario, target: Target, instance: Instance, pace: Pace, meter: Meter
 ) -> Transcript:
     """Play one scenario and give back its transcript, whatever happens on the way."""
+    needed = 0 if scenario.launches else scenario.sessions
+    replays = 0
+    while True:
+        async with meter.places.reserved(needed) as held:
+            limit = meter.places.limit
+            try:
+                if limit is not None and needed > limit:
+                    raise NoPlace(needed, limit)
+                return await _play(scenario, target, instance, pace, meter, held)
+            except NoPlace as error:
+                transcript = _new_transcript(scenario, target)
+                transcript.unfinished = str(error)
+                return transcript
+            except Crowded as crowd:
+                # What was played so far is of no use to anybody: it broke off in the middle.
+                needed = max(needed, crowd.needed)
+        replays += 1
+        if replays > _MOST_REPLAYS:
+            transcript = _new_transcript(scenario, target)
+            transcript.unfinished = f"no {needed} places at the endpoint could be had"
+            return transcript
+
+
+def _new_transcript(scenario: Scenario, target: Target) -> Transcript:
     endpoint = target.endpoint
-    transcript = Transcript(
+    return Transcript(
         scenario.name,
         endpoint.name,
         endpoint.claims,
         datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     )
+
+
+async def _play(
+    scenario: Scenario, target: Target, instance: Instance, pace: Pace, meter: Meter, held: int
+) -> Transcript:
+    endpoint = target.endpoint
+    transcript = _new_transcript(scenario, target)
     recorder = Recorder(transcript, endpoint.secrets)
     stage = Stage(target, transcript, recorder, pace, meter, Texts(endpoint.text_samples), instance)
+    stage.held = held
     # A slow endpoint gets more time for the whole, as it does for each part.
     limit = scenario.limit_s + 10.0 * max(0.0, pace.first - 5.0)
     if meter.hopeless:
@@ -485,12 +738,16 @@ async def play(
             except ExceptionGroup as group:
                 # Sessions that were played side by side: the first failure tells.
                 raise _first_of(group) from group
+    except Crowded:
+        raise
     except Unplayable as error:
         transcript.unfinished = str(error)
     except TimeoutError:
         transcript.unfinished = f"it was not over after {limit:g} s"
     except HandshakeRefused as error:
-        if error.status in (401, 403, 407, 429) or error.status >= 500:
+        if error.status in _NO_ROOM and stage.denied:
+            transcript.unfinished = str(NoPlace(stage.denied + 1, stage.denied))
+        elif error.status in (401, 403, 407, 429) or error.status >= 500:
             transcript.broken = f"the session was refused with HTTP {error.status}"
             if error.status in (401, 403, 407):
                 transcript.broken += ": does it need a header, or another one?"

@@ -85,6 +85,11 @@ class HttpConnection:
     ) -> None:
         await self.end()
 
+    @property
+    def over(self) -> bool:
+        """Whether it holds no place at the endpoint any more."""
+        return self._ended or self.clean is False
+
     async def end(self) -> None:
         """End the transport; the transcript says so where an exchange is broken off by that."""
         if self._asked and self.clean is None and not self._ended:

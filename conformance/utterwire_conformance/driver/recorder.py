@@ -26,6 +26,11 @@ class Recorder:
         """Seconds since the recording began."""
         return time.monotonic() - self._began
 
+    @property
+    def sessions(self) -> int:
+        """How many connections have been opened."""
+        return self._sessions
+
     def next_session(self) -> int:
         """The ordinal of a connection about to be opened."""
         self._sessions += 1
@@ -33,6 +38,11 @@ class Recorder:
 
     def begin_at(self, session: int) -> None:
         """Let the connection opened next have this ordinal."""
+        self._sessions = session - 1
+
+    def forget(self, session: int) -> None:
+        """Strike out the last connection, which never came to be; its ordinal is used again."""
+        self.transcript.entries[:] = [e for e in self.transcript.entries if e.session != session]
         self._sessions = session - 1
 
     def record(self, direction: Direction, kind: Kind, session: int, **fields: Any) -> Entry:

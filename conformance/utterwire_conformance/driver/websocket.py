@@ -43,6 +43,7 @@ _KINDS: Final[dict[int, Kind]] = {
     Opcode.PING: "ping",
     Opcode.PONG: "pong",
 }
+_MESSAGES: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION)
 _OPCODES: Final = {"text": Opcode.TEXT, "binary": Opcode.BINARY}
 
 
@@ -52,10 +53,12 @@ class HandshakeRefused(Exception):
     `status` is what it answered; `why` tells what is wrong where the status is 101 all the same.
     """
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, retry_after: float | None = None) -> None:
         super().__init__(why)
         self.status = status
         self.why = why
+        self.retry_after = retry_after
+        """What `Retry-After` says, in seconds, if it says a number."""
 
 
 class WebSocketSession:
@@ -183,7 +186,11 @@ class WebSocketSession:
             "in", "open", status=event.status_code, headers=tuple(answer.items()), target=path
         )
         if event.status_code != 101:
-            raise HandshakeRefused(event.status_code, f"HTTP {event.status_code}")
+            raise HandshakeRefused(
+                event.status_code,
+                f"HTTP {event.status_code}",
+                _seconds(answer.get("retry-after")),
+            )
         if answer.get("sec-websocket-accept") != accept_key(key):
             raise HandshakeRefused(101, "`Sec-WebSocket-Accept` is wrong")
         # Frames that came on the heels of the answer are read with all the others.
@@ -358,6 +365,11 @@ class WebSocketSession:
         self._resumed.set()
 
     @property
+    def over(self) -> bool:
+        """Whether it holds no place at the endpoint any more."""
+        return self.dialogue.ended or self.dialogue.aborted or self._task is None
+
+    @property
     def now(self) -> float:
         """The time of the recording, in seconds."""
         return self._recorder.now
@@ -367,7 +379,8 @@ class WebSocketSession:
     ) -> bool:
         """Wait until `done`, the end of the session, or the timeout; say whether it is done.
 
-        With `stall`, the time starts again with every frame that comes, `stall` seconds each.
+        With `stall`, the time starts again with every frame of a message that comes, `stall`
+        seconds each.
         """
         deadline = self.now + within
         while not done():
@@ -447,7 +460,9 @@ class WebSocketSession:
                 self._record("in", "raw", data=encode(frame), text="not a frame RFC 6455 allows")
             else:
                 self._record("in", _KINDS[frame.opcode], **_fields(frame))
-        self._last_activity = self.now
+        # A peer that does nothing but ping is no nearer to its end.
+        if any(frame.opcode in _MESSAGES for frame in frames):
+            self._last_activity = self.now
         self._notify()
 
     async def _answer(self) -> None:
@@ -488,6 +503,12 @@ def _fields(frame: Frame) -> dict[str, Any]:
         said = parse_close(frame.payload)
         fields |= {"code": said.code, "reason": said.reason or None}
     return fields
+
+
+def _seconds(text: str | None) -> float | None:
+    """The value of `Retry-After` where it is a number of seconds (RFC 9110 section 10.2.3)."""
+    plain = text is not None and text.strip().isascii() and text.strip().isdigit()
+    return float(text or 0) if plain and len(text or "") < 10 else None
 
 
 def _spoken(data: bytes) -> int:

@@ -117,15 +117,15 @@ async def _one(stage: Stage, session: WebSocketSession, special: Special) -> boo
             c.said_seq == seq and c.type in done for c in dialogue.controls
         )
 
-    await session.until(
-        lambda: answered() or dialogue.session_closed is not None,
-        within=stage.pace.first,
-        stall=stage.pace.stall,
+    since = session.now
+    await stage.until_unless_lost(
+        session, lambda: answered() or dialogue.session_closed is not None, seq
     )
     if utterance.answered and not utterance.ended:
         await stage.ended(session, seq)
-    elif not answered() and not dialogue.ended and dialogue.session_closed is None:
-        stage.meter.vain += 1
+    elif not answered():
+        stage.waited_in_vain(session, since)
+    if not answered() and not dialogue.ended and dialogue.session_closed is None:
         # Silence: a valid request tells whether the endpoint passed the message over.
         request = stage.request(stage.texts.shortest, request_id=stage.new_id())
         fence = await session.send(request)

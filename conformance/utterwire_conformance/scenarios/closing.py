@@ -11,7 +11,7 @@ from utterwire_conformance.driver import (
     WebSocketSession,
     fetch_status,
 )
-from utterwire_conformance.stage import SMALL_BUFFER, Stage, Unplayable, scenario
+from utterwire_conformance.stage import SMALL_BUFFER, NoPlace, Stage, Unplayable, scenario
 from utterwire_conformance.target import Instance
 from utterwire_conformance.transcript import Case
 
@@ -128,9 +128,7 @@ async def idle(stage: Stage) -> None:
             await session.until_farewell(limit * 0.5 + 2.0)
             session.note("idle: waited")
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(spoken())
-        group.create_task(silent())
+    await stage.side_by_side(spoken, silent)
 
 
 @scenario(long=True)
@@ -164,9 +162,7 @@ async def idle_reset(stage: Stage) -> None:
             await stage.ended(session, seq)
             await stage.speak(session, stage.texts.shortest)
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(kept_by_messages())
-        group.create_task(kept_by_utterance())
+    await stage.side_by_side(kept_by_messages, kept_by_utterance)
 
 
 @scenario(launches=True, limit_s=90.0)
@@ -189,7 +185,8 @@ async def shutdown(stage: Stage) -> None:
         if deadline is not None:
             await stage.hold(stuck, request_id="stuck")
             stuck.sip()
-        if "http" in stage.claims.profiles and deadline is not None:
+        room = stage.fitting(5, instance)
+        if "http" in stage.claims.profiles and deadline is not None and room >= 4:
             http = await stage.http(instance=instance, receive_buffer=SMALL_BUFFER)
             body = stage.request(stage.texts.of_length(4096))
             octets = _json(body)
@@ -197,7 +194,7 @@ async def shutdown(stage: Stage) -> None:
             await http.head(within=stage.pace.first)
             await http.read(within=stage.pace.first, at_least=1)
             stage.recorder.note("stalls until shutdown is over", http.session)
-        if "sse" in stage.claims.profiles and deadline is not None:
+        if "sse" in stage.claims.profiles and deadline is not None and room >= 5:
             events = await _long_events(stage, instance)
         # The last to be opened, so that it has no time to idle.
         quiet = await stage.session(instance=instance, receive_buffer=SMALL_BUFFER)
@@ -299,6 +296,8 @@ async def _ask_http_while_draining(stage: Stage, instance: Instance) -> None:
                 await connection.read(within=stage.pace.stall)
         case = Case("while draining", "http.retry_after", "reject", ("going_away", "overloaded"))
         await stage.post(stage.request(stage.texts.shortest), instance=instance, case=case)
+    except NoPlace as error:
+        stage.recorder.note(f"draining: not asked over HTTP ({error})")
     except ConnectFailed as error:
         stage.recorder.note(f"draining: no new connection is taken ({error})")
 

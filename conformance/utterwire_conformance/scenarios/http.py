@@ -105,7 +105,8 @@ async def http_rejects(stage: Stage) -> None:
 
     for group in REJECTED_GROUPS.values():
         # A few at a time: refusals are cheap, and connections far away take long to open.
-        for start in range(0, len(group), _AT_A_TIME):
+        at_a_time = stage.fitting(_AT_A_TIME)
+        for start in range(0, len(group), at_a_time):
             await asyncio.gather(
                 *(
                     # Over HTTP every type but `synthesize` is unknown, and a body is never text.
@@ -115,7 +116,7 @@ async def http_rejects(stage: Stage) -> None:
                         special.case.codes,
                         special.make(stage.request(text)),
                     )
-                    for special in group[start : start + _AT_A_TIME]
+                    for special in group[start : start + at_a_time]
                 )
             )
         await stage.post(stage.request(text), case=Case("a valid one", "http.survives", "accept"))
@@ -171,7 +172,7 @@ async def http_pings(stage: Stage) -> None:
             await _whole(stage, connection)
 
 
-@scenario(profile="http", heavy=True)
+@scenario(profile="http", heavy=True, sessions=2)
 async def http_busy(stage: Stage) -> None:
     """`/ping` while a long utterance is being spoken in a session."""
     async with await stage.session() as session:

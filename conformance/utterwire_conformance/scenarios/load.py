@@ -60,12 +60,12 @@ async def _apart(stage: Stage) -> AsyncIterator[bool]:
 # --- slow readers -------------------------------------------------------------------------------
 
 
-@scenario(profile="load")
+@scenario(profile="load", sessions=2)
 async def stalled_readers(stage: Stage) -> None:
     """Sessions that stop reading in mid-utterance, and one beside them that wants to be served."""
     async with AsyncExitStack() as stack:
         stalled: list[WebSocketSession] = []
-        for number in range(_STALLED):
+        for number in range(stage.fitting(_STALLED + 1) - 1):
             try:
                 session = await stage.session(receive_buffer=SMALL_BUFFER)
             except HandshakeRefused:
@@ -141,16 +141,18 @@ async def slow_reader(stage: Stage) -> None:
             )
 
     # Where others speak as well, each session's buffers fill more slowly.
-    async with _apart(stage) as alone, asyncio.TaskGroup() as group:
+    async with _apart(stage) as alone:
         filling = _filling(stage, sharing=2 if alone else 6)
-        group.create_task(stalls(limit + filling + 2.0 + 2 * stage.pace.rtt))
-        group.create_task(stalls(limit * 0.5))
+        await stage.side_by_side(
+            lambda: stalls(limit + filling + 2.0 + 2 * stage.pace.rtt),
+            lambda: stalls(limit * 0.5),
+        )
 
 
 # --- fairness and bounds ------------------------------------------------------------------------
 
 
-@scenario(profile="load", heavy=True)
+@scenario(profile="load", heavy=True, sessions=2)
 async def fair(stage: Stage) -> None:
     """A short text in one session while a long one is spoken in another."""
     async with await stage.session() as short:
@@ -200,7 +202,7 @@ async def _several(stage: Stage, when: str) -> None:
 
     # Open at the same time, so that each needs a place of its own.
     async with asyncio.TaskGroup() as group:
-        for number in range(_AT_ONCE):
+        for number in range(stage.fitting(_AT_ONCE)):
             group.create_task(one(number))
 
 
@@ -209,7 +211,7 @@ async def bad_input(stage: Stage) -> None:
     """Hundreds of bad messages, frames and handshakes; then several sessions are to be served."""
     async with _apart(stage):
         await _several(stage, "before")
-        await asyncio.gather(*(_rejections(stage) for _ in range(_AT_ONCE)))
+        await asyncio.gather(*(_rejections(stage) for _ in range(stage.fitting(_AT_ONCE))))
         await _strangers(stage, _broken_session)
         await _strangers(stage, _broken_handshake)
         await _several(stage, "after")
@@ -337,7 +339,13 @@ async def _vanish(stage: Stage, characters: float) -> int:
     """Begin texts of so many characters in all in several sessions, and vanish from them."""
     each = max(_LEAST_UNSPOKEN, min(8 * LONGEST_TEXT, round(characters / _LEAVERS)))
 
+    room = asyncio.Semaphore(stage.fitting(_LEAVERS))
+
     async def one(number: int) -> None:
+        async with room:
+            await vanish(number)
+
+    async def vanish(number: int) -> None:
         try:
             session = await stage.session(receive_buffer=SMALL_BUFFER)
         except HandshakeRefused:
@@ -439,8 +447,9 @@ async def _round_of_load(stage: Stage) -> int:
             await connection.read_to_end(within=5.0)
 
     await stage.meter.spend(sessions=16, characters=1_600)
-    for start in range(0, 16, 4):
-        await asyncio.gather(*(one(number) for number in range(start, start + 4)))
+    at_once = stage.fitting(_AT_ONCE)
+    for start in range(0, 16, at_once):
+        await asyncio.gather(*(one(n) for n in range(start, min(16, start + at_once))))
     return sent
 
 
