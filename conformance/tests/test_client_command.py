@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,6 +224,32 @@ def test_a_naive_client_fails_on_the_right_rules(tmp_path: Path) -> None:
         "client.no-message-after-close",
         "client.reads-always",
     }
+
+
+def node() -> list[str]:
+    """How to start Node with a WebSocket, or nothing."""
+    path = shutil.which("node")
+    if path is None:
+        return []
+    said = subprocess.run((path, "--version"), capture_output=True, text=True, timeout=60).stdout
+    major = said.strip().removeprefix("v").partition(".")[0]
+    if not major.isdigit() or int(major) < 20:
+        return []
+    return [path, "--experimental-websocket"] if int(major) < 22 else [path]
+
+
+@pytest.mark.slow
+def test_a_client_in_another_language_is_judged_alike(tmp_path: Path) -> None:
+    start = node()
+    if not start:
+        pytest.skip("there is no Node of version 20 or later")
+    given = " ".join((*start, str(CLIENTS / "node_client.mjs"), "{url} {deadline_s}"))
+    done = run("--command", given, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = verdicts(tmp_path / "utterwire-client-report")
+    odd = {name: v for name, v in found.items() if v not in ("pass", "not-claimed")}
+    # The WebSocket of browsers offers compression, and cannot be told not to.
+    assert odd == {"client.offers-no-compression": "weak", "client.backs-off": "not-exercised"}
 
 
 @pytest.mark.slow
