@@ -53,7 +53,7 @@ def command(name: str, *words: str) -> str:
         ((), "which client?"),
         (("--command", "say"), "has no {url}"),
         (("--command", "say {url}", "--profile", "load"), "profile load"),
-        (("--command", "say {url}", "--deadline-s", "-1"), "more than 0"),
+        (("--command", "say {url}", "--deadline-s", "0.5"), "1 to 600 seconds"),
         (("--command", "say {url}", "--deadline-s", "soon"), "invalid float"),
         (("--command", "say {url}", "--players", "0"), "--players"),
         (("--command", "say {url}", "-k", "nothing"), "-k nothing"),

@@ -39,8 +39,8 @@ def test_placeholders_are_filled_in_and_other_braces_are_left() -> None:
         ("say 'x {url}", {}, "cannot be read: No closing quotation"),
         ("say {url}", {"profiles": frozenset({"load"})}, "profile load"),
         ("say {url}", {"profiles": frozenset()}, "no profile"),
-        ("say {url}", {"deadline_s": 0.0}, "more than 0"),
-        ("say {url}", {"deadline_s": float("nan")}, "more than 0"),
+        ("say {url}", {"deadline_s": 0.0}, "1 to 600 seconds"),
+        ("say {url}", {"deadline_s": float("nan")}, "1 to 600 seconds"),
     ],
 )
 def test_what_is_no_client(command: str, more: dict[str, Any], reason: str) -> None:

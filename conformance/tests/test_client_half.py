@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+from utterwire_conformance.check import Account
 from utterwire_conformance.client_half.contract import PROFILES_OF_CLIENTS, Client
 from utterwire_conformance.client_half.run import run_client
 from utterwire_conformance.client_half.subject import Outcome, Subject
@@ -119,6 +121,20 @@ async def test_a_client_that_keeps_the_rules_passes_every_check() -> None:
     unseen = [n for n, j in results.judgements.items() if j.verdict is not Verdict.PASS]
     assert unseen == []
     assert set(results.judgements) == CHECKS_OF_CLIENTS
+
+
+async def test_no_beginning_of_a_transcript_confounds_a_judge() -> None:
+    """Where a rule broke is found by asking judges about beginnings."""
+    results = await judge()
+    for transcript in results.transcripts.values():
+        entries = transcript.entries
+        for length in range(0, min(len(entries), 400), 7):
+            part = replace(transcript, entries=entries[:length])
+            account = Account.of(part)
+            for check in chosen_checks(role="client"):
+                if check.general or part.scenario in check.scenarios:
+                    verdict = check.judge([account]).verdict
+                    assert verdict in (Verdict.PASS, Verdict.NOT_EXERCISED), (check.id, length)
 
 
 # What a client that does nothing of the kind cannot show.

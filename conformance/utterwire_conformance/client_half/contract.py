@@ -32,6 +32,8 @@ PLACEHOLDERS: Final = ("url", "events", "profile", "deadline_s")
 PROFILES_OF_CLIENTS: Final = ("core", "interrupt", "negotiate", "http", "sse")
 """The profiles that have requirements for clients."""
 
+_LEAST_S: Final = 1
+_MOST_S: Final = 600
 _ENDINGS: Final = ("complete", "failed", "cancelled")
 _SESSIONS: Final = frozenset({"core", "interrupt", "negotiate"})
 
@@ -70,8 +72,10 @@ class Client:
             )
         if not self.profiles:
             raise ContractError("no profile: what is to be judged?")
-        if self.deadline_s is not None and not 0 < self.deadline_s <= 600:
-            raise ContractError("a deadline is more than 0 and at most 600 seconds")
+        if self.deadline_s is not None and not _LEAST_S <= self.deadline_s <= _MOST_S:
+            raise ContractError(
+                f"the deadline is to be {_LEAST_S} to {_MOST_S} seconds: endpoints may pause"
+            )
 
     @classmethod
     def of(cls, name: str, command: str, **more: Any) -> Client:

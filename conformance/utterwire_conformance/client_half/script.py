@@ -181,6 +181,10 @@ class Scene:
         if made.on_peer is not None and await made.on_peer(peer, number):
             return
         head = await peer.read_head()
+        if head.target.partition("?")[0] == "/ping":
+            self.connections -= 1
+            await peer.respond(200, ("Content-Length", "0"), ("Connection", "close"))
+            return
         if not head.opens_session:
             if made.on_exchange is not None and head.target.partition("?")[0] == "/invocations":
                 await made.on_exchange(peer, number)

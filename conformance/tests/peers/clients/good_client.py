@@ -96,6 +96,7 @@ ODDITIES = {
     "cannot-decode": "refuses to play what is not PCM",
     "chatty": "writes more events and fields than the contract has",
     "slow": "takes its time with all that comes",
+    "pings-first": "asks `GET /ping` before it opens a session",
 }
 """What the rules leave to a client: none of it may turn a check red."""
 
@@ -441,6 +442,14 @@ class Session:
     async def _open(self) -> float | None:
         client = self.client
         parts = urlsplit(client.url)
+        if self.has("pings-first"):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            writer.write(f"GET /ping HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+            async with asyncio.timeout(client.patience):
+                answer = await reader.read()
+            writer.transport.abort()
+            if client.url and b" 200 " not in answer and b" 503 " in answer:
+                raise ValueError("not ready")
         self.reader, self.writer = await asyncio.open_connection(
             parts.hostname, parts.port, limit=16_384
         )

@@ -132,12 +132,13 @@ def _told(account: ClientAccount) -> Iterator[tuple[float, float, str]]:
         assert after.asked is not None
         if before.opened is not None and before.opened.status != 101:
             seconds = _seconds(dict(before.opened.headers).get("Retry-After"))
-            if seconds is not None:
+            # A connection that was asked for before is no answer to the refusal.
+            if seconds is not None and after.asked.t > before.opened.t:
                 yield seconds, after.asked.t - before.opened.t, f"503, Retry-After: {seconds:g}"
         farewell = before.session_closed
         if farewell is not None:
             seconds = _seconds(farewell.fields.get("retry_after_s"))
-            if seconds:
+            if seconds and after.asked.t > farewell.t:
                 yield seconds, after.asked.t - farewell.t, quote.chunk(farewell)
     for line in account.lines:
         for first, second in zip(line.attempts, line.attempts[1:], strict=False):
@@ -160,7 +161,7 @@ def _gaps(account: ClientAccount) -> list[float]:
     gaps = []
     for before, after in zip(account.dialogues, account.dialogues[1:], strict=False):
         refused, again = before.opened, after.asked
-        if refused is None or again is None or refused.status != 503:
+        if refused is None or again is None or refused.status != 503 or again.t < refused.t:
             continue
         if "Retry-After" not in dict(refused.headers):
             gaps.append(again.t - refused.t)

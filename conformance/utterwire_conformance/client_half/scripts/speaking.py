@@ -33,7 +33,7 @@ _GRACE_S: Final = 0.6
 _LARGEST: Final = 65_536
 _FLOOD_CHUNK: Final = 500
 _FLOOD_BYTES: Final = 600_000
-_NO_PROGRESS_S: Final = 4.0
+_NO_PROGRESS_S: Final = 8.0
 # Long enough that no buffer of an operating system takes all of them.
 _LONG: Final = tuple(f"Line {number}. {'La ' * 1_300}" for number in range(80))
 
