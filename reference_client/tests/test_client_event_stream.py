@@ -80,6 +80,17 @@ def test_where_the_pieces_end_means_nothing(streams: list[bytes], cuts: list[int
     assert read(*pieces) == read(stream)
 
 
+@pytest.mark.parametrize("vector", vectors("event-streams"), ids=lambda vector: vector["id"])
+def test_the_shared_vectors(vector: dict[str, Any]) -> None:
+    body = octets(vector["body"])
+    expected = [(event["event"], event["data"]) for event in vector["events"]]
+    assert read(body) == expected
+    reader = EventStreamReader()
+    events = [each for octet in body for each in reader.feed(bytes([octet]))]
+    assert [(event.name, event.data) for event in events] == expected
+    assert reader.in_event is vector.get("left", False)
+
+
 def test_what_is_not_whole_is_known() -> None:
     reader = EventStreamReader()
     assert not reader.in_event
