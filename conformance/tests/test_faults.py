@@ -381,7 +381,7 @@ STREAM = "".join(
 
 def exchange(tamper: ExchangeTamper, request: Request, head: Head, clean: bool) -> bool:
     """Whether a fault does anything but pass an exchange on."""
-    tamper.request_sent = request
+    tamper.request_sent, tamper.turn = request, 2
     passed = tamper.request(request)
     if isinstance(passed, tuple):
         return True

@@ -367,3 +367,37 @@ def test_nothing_asked_nothing_judged() -> None:
     for name in CHECKS:
         if name.startswith("http."):
             assert judge(name).verdict is Verdict.NOT_EXERCISED
+
+
+def connection(*answers: tuple[int | None, bool | None]) -> Transcript:
+    """Exchanges on one connection: status and how the body ended; the third is a bad request."""
+    transcript = Transcript("http-persistent")
+    for number, (status, clean) in enumerate(answers):
+        expect: Any = "reject" if number == 2 else "either" if number == 3 else "accept"
+        case = Case(f"number {number}", "http.persistent", expect, ("missing_text",))
+        code = "missing_text" if status == 400 else "internal"
+        body = AUDIO if status == 200 else json.dumps({"code": code}).encode()
+        transcript.entries += exchange(
+            case=case, status=status, clean=clean, body=body, target="/invocations"
+        ).entries
+    return transcript
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict"),
+    [
+        (((200, True), (200, True), (400, True), (200, True)), Verdict.PASS),
+        (((200, True), (400, True)), Verdict.FAIL),
+        (((200, True), (200, False)), Verdict.FAIL),
+        (((200, True), (None, None)), Verdict.FAIL),
+        (((200, True), (200, True), (500, True)), Verdict.FAIL),
+        (((200, True), (200, True), (400, True), (None, None)), Verdict.FAIL),
+        (((200, True), (None, False)), Verdict.NOT_EXERCISED),
+        (((200, True),), Verdict.NOT_EXERCISED),
+        # A first exchange that fails is not the connection's fault.
+        (((400, True), (400, True)), Verdict.NOT_EXERCISED),
+    ],
+)
+def test_a_connection_that_stays_open(answers: Any, verdict: Verdict) -> None:
+    found = judge("http.persistent", connection(*answers))
+    assert found.verdict is verdict, found

@@ -99,6 +99,11 @@ class HttpConnection:
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), 1.0)
 
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection can carry another exchange, as far as the answer told."""
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
     async def send(
         self,
         method: str,

@@ -668,6 +668,36 @@ FAULTS.add(
     exchange=_FailsAfterRejection,
 )
 
+
+class _NextExchange(ExchangeTamper):
+    """Does something to each exchange of a connection but its first."""
+
+    def __init__(self, shared: Shared, held_s: float) -> None:
+        super().__init__(shared)
+        self._held_s = held_s
+
+    def request(self, request: Request) -> Request | tuple[Head, bytes]:
+        if self.turn > 1 and not self._held_s:
+            return Head(400, (("Content-Type", "text/plain"),)), b"what is left of the last body"
+        return request
+
+    def passed_after(self, request: Request) -> float:
+        return self._held_s if self.turn > 1 else 0.0
+
+
+FAULTS.add(
+    "http-next-exchange-hangs",
+    "The second request of a connection is not answered.",
+    "http.persistent",
+    exchange=partial(_NextExchange, held_s=60.0),
+)
+FAULTS.add(
+    "http-next-exchange-malformed",
+    "The second request of a connection is taken for malformed.",
+    "http.persistent",
+    exchange=partial(_NextExchange, held_s=0.0),
+)
+
 _answers(
     "http-a-page-for-everything",
     "Whatever is asked for, a page for people comes, with the status 200.",

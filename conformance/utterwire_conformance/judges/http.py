@@ -24,6 +24,7 @@ __all__ = [
     "error_body",
     "headers",
     "method",
+    "persistent",
     "ping",
     "ping_busy",
     "ping_draining",
@@ -576,6 +577,38 @@ def method(exchange: Exchange) -> Iterator[Judgement]:
         "HTTP 405 with an `Allow` that names POST",
         "Allow POST alone on `/invocations`, and say so in `Allow`.",
     )
+
+
+@check("http.persistent", "http-persistent")
+def persistent(evidence: Sequence[Account]) -> Judgement:
+    """What follows on the same connection is answered as the first was."""
+    advice = "Leave nothing of an exchange on its connection, or close it after the answer."
+
+    def find() -> Iterator[Judgement]:
+        for account in evidence:
+            found = [e for e in account.exchanges if _case(e, "http.persistent")]
+            # Where the first is not served, the connection is not to blame.
+            if found and found[0].status == 200 and found[0].clean:
+                for exchange in found[1:]:
+                    yield from judge(exchange)
+
+    def judge(exchange: Exchange) -> Iterator[Judgement]:
+        assert exchange.case is not None
+        if exchange.status is None and exchange.clean is False:
+            yield not_exercised("The endpoint closed the connection after an answer.")
+        elif exchange.case.expect == "accept":
+            yield from _accepted(exchange, advice)
+        elif exchange.case.expect == "reject":
+            yield from _rejected(exchange, advice)
+        elif exchange.status is None:
+            yield _fail(
+                exchange,
+                "No response came on a connection that was left open.",
+                "an answer, or the end of the connection",
+                advice,
+            )
+
+    return settle(find(), evidence, "the endpoint closes each connection after its answer")
 
 
 def _pings(exchange: Exchange, verb: str) -> bool:

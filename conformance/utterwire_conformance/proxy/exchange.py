@@ -19,6 +19,8 @@ Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _READ_BYTES: Final = 65_536
 # A body that a tamper looks at is held whole; this is far above any endpoint's message limit.
 _MAX_BODY: Final = 64 * 1024 * 1024
+# What a client may send ahead of the answer to what it asked before.
+_MAX_AHEAD: Final = 1024 * 1024
 _HOP_BY_HOP: Final = ("connection", "keep-alive", "proxy-connection")
 _FRAMING: Final = ("content-length", "transfer-encoding")
 
@@ -59,10 +61,19 @@ class HttpLeg:
                 await self.writer.drain()
 
     async def until_closed(self) -> None:
-        """Wait until the peer has closed its side; what it still sends is dropped."""
+        """Wait until the peer has closed its side; what it sends before that waits its turn."""
+        ahead = 0
         with suppress(OSError):
-            while await self._reader.read(_READ_BYTES):
-                pass
+            while (data := await self._reader.read(_READ_BYTES)) and ahead < _MAX_AHEAD:
+                self.state.receive_data(data)
+                ahead += len(data)
+
+    def next_exchange(self) -> bool:
+        """Get ready for another exchange; False where this connection cannot carry one."""
+        if self.state.our_state is not h11.DONE or self.state.their_state is not h11.DONE:
+            return False
+        self.state.start_next_cycle()
+        return True
 
     def abort(self) -> None:
         """End the transport at once."""
@@ -114,7 +125,7 @@ def _strings(items: Any) -> list[tuple[str, str]]:
 async def relay_exchange(
     client: HttpLeg, opening: h11.Request, endpoint: Streams, host: str, tamper: ExchangeTamper
 ) -> None:
-    """Carry one request and its response; both connections end with the exchange.
+    """Carry one request and its response; the endpoint's connection ends with the exchange.
 
     A tamper that does not touch requests lets the body through as it comes.
     """
@@ -235,5 +246,5 @@ async def _answer(client: HttpLeg, head: Head, body: bytes, *, head_only: bool) 
 def _response(head: Head) -> h11.Response:
     return h11.Response(
         status_code=head.status,
-        headers=octets_of([*head.without(*_HOP_BY_HOP).headers, ("Connection", "close")]),
+        headers=octets_of(head.without(*_HOP_BY_HOP).headers),
     )

@@ -123,21 +123,24 @@ class FaultProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = HttpLeg((reader, writer), h11.SERVER)
         try:
-            opening = await client.event()
-            if not isinstance(opening, h11.Request):
-                return
-            if _asks_for_websocket(opening):
-                await self._serve_session(client, (reader, writer), opening)
-            else:
-                await self._serve_exchange(client, opening)
+            turn = 0
+            while isinstance(opening := await client.event(), h11.Request):
+                turn += 1
+                if _asks_for_websocket(opening):
+                    await self._serve_session(client, (reader, writer), opening)
+                    return
+                await self._serve_exchange(client, opening, turn)
+                if not client.next_exchange():
+                    return
         except h11.ProtocolError:
             client.abort()
         finally:
             await _close(writer)
 
-    async def _serve_exchange(self, client: HttpLeg, opening: h11.Request) -> None:
+    async def _serve_exchange(self, client: HttpLeg, opening: h11.Request, turn: int) -> None:
         self.shared.exchanges += 1
         tamper = self._tampers.exchange(self.shared)
+        tamper.turn = turn
         await self._with_endpoint(
             client,
             lambda endpoint: relay_exchange(client, opening, endpoint, self._authority, tamper),

@@ -133,6 +133,8 @@ class ExchangeTamper:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.request_sent: Request | None = None
+        self.turn = 1
+        """Which exchange of its connection it is."""
 
     def request(self, request: Request) -> Request | tuple[Head, bytes]:
         """The request to pass on, or a response to give in the endpoint's place."""

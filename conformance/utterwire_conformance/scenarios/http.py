@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, Final, Literal
 
 from utterwire_conformance.driver import HttpConnection
@@ -19,6 +20,7 @@ __all__ = [
     "http_busy",
     "http_content_types",
     "http_methods",
+    "http_persistent",
     "http_pings",
     "http_rejects",
     "http_streams",
@@ -170,6 +172,35 @@ async def http_pings(stage: Stage) -> None:
         async with await stage.http() as connection:
             await connection.send(method, "/ping")
             await _whole(stage, connection)
+
+
+@scenario(profile="http")
+async def http_persistent(stage: Stage) -> None:
+    """Several exchanges on one connection, for as long as the endpoint keeps it open."""
+    check = "http.persistent"
+    text = stage.texts.shortest
+    steps: list[tuple[Case, str, str, dict[str, Any]]] = [
+        (Case(name, check, "accept"), "POST", "/invocations", stage.request(text))
+        for name in ("the first", "the second")
+    ]
+    bad = Case("a bad one", check, "reject", ("missing_text",))
+    whole = stage.request(text, stream=False)
+    steps += [
+        (bad, "POST", "/invocations", {"voice": None}),
+        (Case("after a bad one", check, "accept"), "POST", "/invocations", stage.request(text)),
+        (Case("a ping", check, "either"), "GET", "/ping", {}),
+        (Case("whole, after a ping", check, "accept"), "POST", "/invocations", whole),
+        (Case("after a whole one", check, "accept"), "POST", "/invocations", stage.request(text)),
+    ]
+    async with await stage.http() as connection:
+        for case, method, target, body in steps:
+            stage.recorder.case(case, connection.session)
+            octets = json.dumps(body).encode() if method == "POST" else b""
+            spoken = len(text) if "text" in body else 0
+            await connection.send(method, target, octets, characters=spoken)
+            await _whole(stage, connection)
+            if not connection.reusable:
+                break
 
 
 @scenario(profile="http", heavy=True, sessions=2)
