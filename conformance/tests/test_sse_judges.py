@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from utterwire_conformance.check import CHECKS, Account
-from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Judgement, Verdict
 
@@ -55,9 +54,8 @@ def answered(
     notes: tuple[str, ...] = (),
     late: float = 0.02,
     ends: float = 1.0,
-    profiles: tuple[str, ...] = ("core", "http", "sse"),
 ) -> Transcript:
-    transcript = Transcript("sse-streams", claims=EndpointClaims(profiles=frozenset(profiles)))
+    transcript = Transcript("sse-streams")
     add = transcript.add
     case = case or Case("text alone", "sse.start", "accept")
     add(Entry(0.0, "note", "note", 1, text=case.to_note()))
@@ -114,7 +112,6 @@ FULL = (
 LONG = Case("a long text", "sse.streamed", "accept")
 # The first thousand bytes hold no chunk.
 COMMENTED = start() + b":" * 1000 + b"\n\n" + chunk(0) + chunk(1) + end()
-ALONE = ("core", "sse")
 DOWN = ("events until shutdown is over",)
 
 ROWS: list[tuple[str, Verdict, Transcript]] = [
@@ -131,10 +128,8 @@ ROWS: list[tuple[str, Verdict, Transcript]] = [
     ("content_type", F, refused("internal", 500)),
     ("content_type", N, refused("overloaded", 503)),
     ("content_type", N, answered(case=BAD)),
-    ("content_type", F, refused("invalid_request", 400, case=NAMED, accept=())),
-    ("content_type", P, refused("invalid_request", 406, case=NAMED, accept=(), profiles=ALONE)),
-    ("content_type", F, answered(case=NAMED, accept=(), profiles=ALONE)),
-    ("content_type", F, refused("invalid_request", 406, case=NAMED, profiles=ALONE)),
+    ("content_type", N, refused("invalid_request", 406, case=NAMED, accept=())),
+    ("content_type", F, refused("invalid_request", 406, case=NAMED)),
     ("refusal", P, refused("invalid_speed", 400, case=BAD)),
     ("refusal", N, answered(case=TWIN)),
     ("refusal", F, refused("missing_text", 400, case=TWIN)),

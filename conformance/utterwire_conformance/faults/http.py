@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from utterwire_conformance.client_message import Meaning, read_client_message
+from utterwire_conformance.event_stream import names_events
 from utterwire_conformance.proxy import (
     Action,
     Chunk,
@@ -36,7 +37,10 @@ _KNOWN_FIELDS: Final = frozenset(
 
 
 def _is_speech(request: Request) -> bool:
-    return request.path.endswith("/invocations") and request.method == "POST"
+    """Whether it asks for speech, and not in events: these have faults of their own."""
+    accept = ", ".join(value for name, value in request.headers if name.lower() == "accept")
+    asks = request.path.endswith("/invocations") and request.method == "POST"
+    return asks and not names_events(accept)
 
 
 def _is_ping(request: Request) -> bool:

@@ -114,24 +114,14 @@ def _case(exchange: Exchange, name: str) -> bool:
 
 
 @check("sse.content-type", "sse-accept", "sse-streams")
-def content_type(evidence: Sequence[Account]) -> Judgement:
+@on_exchanges("no request could be made")
+def content_type(exchange: Exchange) -> Iterator[Judgement]:
     """Who names events gets them, and nobody else."""
-
-    def find() -> Iterator[Judgement]:
-        for account in evidence:
-            raw = "http" in account.transcript.claims.profiles
-            for exchange in account.exchanges:
-                if _case(exchange, "sse.content_type") or _case(exchange, "sse.start"):
-                    yield from _rightly_answered(exchange, raw)
-
-    return settle(find(), evidence, "no request could be made")
-
-
-def _rightly_answered(exchange: Exchange, raw: bool) -> Iterator[Judgement]:
-    """Judge the kind of an answer; `raw` tells whether raw audio is served to who asks for it."""
+    if not (_case(exchange, "sse.content_type") or _case(exchange, "sse.start")):
+        return
     named = exchange.asks_for_events
-    if not named and not raw and exchange.status is not None and _medium(exchange) != _MEDIUM:
-        yield passed()
+    if not named and exchange.status != 200:
+        # Whether raw audio is served, to who asks for it, is the affair of another profile.
         return
     legal = f"HTTP 200 and `Content-Type: {_MEDIUM}`" if named else "HTTP 200 and raw audio"
     advice = (
