@@ -68,6 +68,7 @@ _TELLING: Final = 1.8
 _FEWEST_RATES: Final = 2
 _RESAMPLE: Final = "Resample to the rate that is asked for; do not only name it."
 _LEAST_S: Final = 10.0
+_FEWEST_ANSWERS: Final = 2
 _FEWEST_OCTETS: Final = 800
 _TWO_EACH: Final = 1.9
 # Any octets at all decode as G.711.
@@ -752,11 +753,21 @@ def early(evidence: Sequence[Account]) -> Judgement:
 
     def find() -> Iterator[Judgement]:
         for account in evidence:
-            for dialogue in account.dialogues:
-                for utterance in _encoded(dialogue):
-                    stream = _of_utterance(utterance)
-                    if stream is not None and stream.data and stream.name:
-                        enough = (stream.duration_s or 0.0) >= _LEAST_S
-                        yield from came_early(utterance, dialogue.rtt, enough=enough)
+            spoken = [
+                (dialogue, utterance)
+                for dialogue in account.dialogues
+                for utterance in _encoded(dialogue)
+                if utterance.audio and utterance.complete is not None
+            ]
+            # What every answer takes, a short one too: the way, and the start of the engine.
+            least = min((u.audio[0].t - u.sent.t for _, u in spoken), default=0.0)
+            for dialogue, utterance in spoken:
+                end = utterance.complete
+                said = _number(end.fields.get("total_duration_s")) if end is not None else None
+                enough = (said or 0.0) >= _LEAST_S
+                few = len(spoken) < _FEWEST_ANSWERS
+                yield from came_early(
+                    utterance, dialogue.rtt if few else max(dialogue.rtt, least), enough=enough
+                )
 
     return settle(find(), evidence, "no long text was spoken in an encoded format")

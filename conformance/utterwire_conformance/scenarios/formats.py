@@ -94,13 +94,17 @@ async def encoded_rates(stage: Stage) -> None:
 
 @scenario(profile="formats", heavy=True)
 async def encoded_long(stage: Stage) -> None:
-    """A longer text in each format that an encoder holds back: when does its first byte come."""
+    """A longer text in each format that an encoder holds back: when does its first byte come.
+
+    A short one before it shows what any answer takes.
+    """
     formats = _formats(stage, _COMPRESSED) or _formats(stage)
-    text = stage.texts.of_length(_LONG_CHARACTERS)
+    texts = stage.texts.shortest, stage.texts.of_length(_LONG_CHARACTERS)
     async with stage.relay() as relay:
         for name in formats:
-            if not await _say(stage, relay, text, _case(stage, name), format=name):
-                return
+            for text in texts:
+                if not await _say(stage, relay, text, _case(stage, name), format=name):
+                    return
 
 
 @scenario(profile="formats", heavy=True)
