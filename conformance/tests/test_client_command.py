@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -197,35 +198,6 @@ def test_nothing_is_left_when_it_is_interrupted(number: signal.Signals, tmp_path
 # --- clients that are ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_naive_client_fails_on_the_right_rules(tmp_path: Path) -> None:
-    done = run("--command", command("naive_client", "{url}"), "--deadline-s", "1", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    found = verdicts(tmp_path / "utterwire-client-report")
-    by_verdict = {
-        verdict: {name for name, v in found.items() if v == verdict} for verdict in found.values()
-    }
-    assert by_verdict["fail"] == {
-        "client.classifies",
-        "client.follows-start",
-        "client.error-ends",
-        "client.incomplete-told",
-        "client.last-seq",
-    }
-    assert by_verdict["weak"] == {
-        "client.carries-odd-chunks",
-        "client.deadline",
-        "client.offers-no-compression",
-    }
-    assert by_verdict["not-exercised"] == {
-        "client.backs-off",
-        "client.correlates-by-seq",
-        "client.keeps-sending-side",
-        "client.no-message-after-close",
-        "client.reads-always",
-    }
-
-
 def node() -> list[str]:
     """How to start Node with a WebSocket, or nothing."""
     path = shutil.which("node")
@@ -238,28 +210,89 @@ def node() -> list[str]:
     return [path, "--experimental-websocket"] if int(major) < 22 else [path]
 
 
+REFERENCE = (
+    f"{sys.executable} -m utterwire_client lines --url {{url}} --profile {{profile}}"
+    " --timeout {deadline_s} --events {events} --retries 2"
+)
+REAL = {
+    "naive": ("--command", command("naive_client", "{url}"), "--deadline-s", "1"),
+    "node": (
+        "--command",
+        " ".join((*node(), str(CLIENTS / "node_client.mjs"), "{url} {deadline_s}")),
+    ),
+    "reference": (
+        *("--command", REFERENCE),
+        *(f"--profile={p}" for p in ("core", "interrupt", "negotiate", "http", "sse")),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, Path]]:
+    """Each real client, judged: exit status, output, folder of the report. All at once, since most
+    of the time is spent waiting."""
+
+    def judge(name: str) -> tuple[int, str, Path]:
+        folder = tmp_path_factory.mktemp(name)
+        done = run(*REAL[name], "--name", name, cwd=folder)
+        return done.returncode, done.stdout + done.stderr, folder / "utterwire-client-report"
+
+    names = [name for name in REAL if name != "node" or node()]
+    with ThreadPoolExecutor() as threads:
+        return dict(zip(names, threads.map(judge, names), strict=True))
+
+
+def by_verdict(folder: Path) -> dict[str, set[str]]:
+    found = verdicts(folder)
+    return {v: {name for name in found if found[name] == v} for v in set(found.values())}
+
+
 @pytest.mark.slow
-def test_a_client_in_another_language_is_judged_alike(tmp_path: Path) -> None:
-    start = node()
-    if not start:
-        pytest.skip("there is no Node of version 20 or later")
-    given = " ".join((*start, str(CLIENTS / "node_client.mjs"), "{url} {deadline_s}"))
-    done = run("--command", given, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = verdicts(tmp_path / "utterwire-client-report")
-    odd = {name: v for name, v in found.items() if v not in ("pass", "not-claimed")}
+def test_a_naive_client_fails_on_the_right_rules(
+    judged: dict[str, tuple[int, str, Path]],
+) -> None:
+    status, said, folder = judged["naive"]
+    assert status == 1, said
+    found = by_verdict(folder)
+    assert found["fail"] == {
+        "client.classifies",
+        "client.follows-start",
+        "client.error-ends",
+        "client.incomplete-told",
+        "client.last-seq",
+    }
+    assert found["weak"] == {
+        "client.carries-odd-chunks",
+        "client.deadline",
+        "client.offers-no-compression",
+    }
+    assert found["not-exercised"] == {
+        "client.backs-off",
+        "client.correlates-by-seq",
+        "client.keeps-sending-side",
+        "client.no-message-after-close",
+        "client.reads-always",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not node(), reason="there is no Node of version 20 or later")
+def test_a_client_in_another_language_is_judged_alike(
+    judged: dict[str, tuple[int, str, Path]],
+) -> None:
+    status, said, folder = judged["node"]
+    assert status == 0, said
+    odd = {name: v for name, v in verdicts(folder).items() if v not in ("pass", "not-claimed")}
     # The WebSocket of browsers offers compression, and cannot be told not to.
     assert odd == {"client.offers-no-compression": "weak", "client.backs-off": "not-exercised"}
 
 
 @pytest.mark.slow
-def test_the_reference_client_passes_everything(tmp_path: Path) -> None:
-    given = f"{sys.executable} -m utterwire_client lines --url {{url}} --profile {{profile}}"
-    given += " --timeout {deadline_s} --events {events} --retries 4"
-    profiles = [f"--profile={p}" for p in ("core", "interrupt", "negotiate", "http", "sse")]
-    done = run("--command", given, *profiles, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    folder = tmp_path / "utterwire-client-report"
+def test_the_reference_client_passes_everything(
+    judged: dict[str, tuple[int, str, Path]],
+) -> None:
+    status, said, folder = judged["reference"]
+    assert status == 0, said
     assert set(verdicts(folder).values()) == {"pass"}
     verified = subprocess.run(
         (sys.executable, "-m", "utterwire_conformance", "verify", str(folder / "report.json")),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.driver import Recorder
 from utterwire_conformance.endpoints import SESSION_PATH
 from utterwire_conformance.transcript import Transcript
@@ -79,12 +78,6 @@ class Script:
         if self.on_peer is not None and self.on_peer.__doc__:
             plays = self.on_peer
         return ((plays.__doc__ if plays is not None else None) or "").strip().splitlines()[0]
-
-    @property
-    def claims(self) -> EndpointClaims:
-        """What the scripted endpoint claims."""
-        profiles = {"core", self.profile} & {"core", "interrupt", "negotiate", "http", "sse"}
-        return EndpointClaims(profiles=frozenset(profiles))
 
 
 SCRIPTS: Final[dict[str, Script]] = {}
@@ -220,7 +213,7 @@ async def play(
     transcript = Transcript(
         made.name,
         client.name,
-        made.claims,
+        client.claims,
         datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
     )
     transcript.role = "client"

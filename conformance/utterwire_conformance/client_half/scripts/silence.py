@@ -13,7 +13,7 @@ __all__ = ["after_close", "before_audio", "in_the_middle"]
 _LINES: Final = ("Is anybody there?",)
 _FOR_GOOD_S: Final = 600.0
 # A client may try again a few times before it gives up.
-_PATIENCE_S: Final = 20.0
+_PATIENCE_S: Final = 14.0
 
 
 async def _hush(peer: Peer, point: str) -> None:
