@@ -46,6 +46,11 @@ _ROUND: Final = 20
 
 _TRIES: Final = 3
 _TO_CONFIRM_S: Final = 12.0
+# How long one program may take, and by how much it may go beyond the end of the time.
+_MOST_S: Final = 60.0
+_GRACE_S: Final = 10.0
+# How long the long text may take to be spoken.
+_MOST_SPEECH_S: Final = 0.5
 _STEPS: Final = (8, 14, 20)
 # Some seconds of speech: enough that it is still being spoken when the next messages are read.
 _LONG: Final = 240
@@ -153,8 +158,13 @@ class _Campaign:
             self._playing.cancel()
 
     async def _play(self, program: Program, pace: Pace) -> Transcript:
+        room = max(self._deadline - time.monotonic(), 0.0) + _GRACE_S
+        if pace is self._hasty or room > _MOST_S:
+            room = _MOST_S
+
         async def on(stage: Stage) -> None:
-            await perform(program, stage)
+            async with asyncio.timeout(room):
+                await perform(program, stage)
 
         if self._cancelled:
             raise asyncio.CancelledError
@@ -299,7 +309,8 @@ class _Campaign:
         endpoint = self.target.endpoint
         texts = Texts(endpoint.text_samples)
         budget = endpoint.budget
-        free = budget.characters is None and self.target.can_launch
+        quick = self._patient.character * _LONG < _MOST_SPEECH_S
+        free = budget.characters is None and self.target.can_launch and quick
         words = tuple(dict.fromkeys((texts.shortest.split()[0], texts.shortest)))
         long = texts.of_length(_LONG) if free else None
         return Ground(endpoint.claims, words, endpoint.voice, long)
