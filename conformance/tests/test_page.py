@@ -86,7 +86,7 @@ def saved(
 class Reader(HTMLParser):
     """What a browser would make of the page, as far as it matters here."""
 
-    VOID = frozenset({"meta", "link", "input", "br", "img", "rect", "line", "hr"})
+    VOID = frozenset({"meta", "link", "input", "br", "img", "rect", "line", "hr", "col"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,6 +188,7 @@ GONE = Judgement(Verdict.HARNESS_ERROR, "Nobody is there.")
     [
         ({}, None, {}, "Conforms"),
         ({}, None, {"quick": True}, "Looks right so far"),
+        ({}, None, {"selected": ["order.fifo"]}, "Conforms in what was selected"),
         ({"order.fifo": told()}, None, {}, "Does not conform"),
         ({"order.fifo": told()}, ["order.fifo"], {}, "Does not conform, as is known"),
         ({}, ["order.fifo"], {}, "Better than its baseline"),
@@ -210,6 +211,39 @@ def test_the_headline_is_honest(
     harmless(page)
     assert f'<h2 id="verdict">{word}</h2>' in page
     assert ("known failure</span>" in page) == (word == "Does not conform, as is known")
+
+
+def test_fuzzing_and_its_findings_are_shown(tmp_path: Path) -> None:
+    document = saved(tmp_path, {})
+    document["fuzz"] = {"left_out": HOSTILE}
+    page = render_page(document, tmp_path)
+    harmless(page)
+    assert "Not done: " in page
+    document["fuzz"] = {
+        "seed": 7,
+        "programs": 1200,
+        "duration_s": 30.0,
+        "sessions": 5,
+        "characters": 6,
+        "stopped": "the time was over",
+        "kinds": {"sessions": {"verdict": "fail", "reason": HOSTILE, "programs": 3}},
+    }
+    document["findings"] = [
+        {
+            "file": "findings/x.jsonl",
+            "requirement": "order.fifo",
+            "reason": HOSTILE,
+            "sent": HOSTILE,
+            "also": ["ws.path"],
+            "steps": 2,
+            "seen": "2 of 3",
+            "flaky": True,
+        }
+    ]
+    page = render_page(document, tmp_path)
+    harmless(page)
+    for part in ("1,200 made-up conversations", "Seed 7", "2 steps", "seen 2 of 3", "also ws.path"):
+        assert part in page
 
 
 def test_one_cause_of_many_is_one_finding(tmp_path: Path) -> None:
@@ -409,7 +443,7 @@ def test_in_chromium(tmp_path: Path, browser: Any, width: int, scheme: str) -> N
         page.wait_for_function("document.getElementById('filter-text').value === ''")
         page.wait_for_function("[...document.querySelectorAll('.finding')].every(e => !e.hidden)")
         page.select_option("#filter-verdict", "fail")
-        rows = "[...document.querySelectorAll('.row')].filter(e => !e.hidden)"
+        rows = "[...document.querySelectorAll('tr.row')].filter(e => !e.hidden)"
         assert page.evaluate(f"{rows}.every(e => e.dataset.verdict === 'fail')")
         assert page.evaluate(f"{rows}.length") >= 13
         page.select_option("#filter-profile", "http")

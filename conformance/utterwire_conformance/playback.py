@@ -100,6 +100,7 @@ MEASURED: Final = (
     "memory ",
     "not accepted: ",
     "played again: ",
+    "turned away: ",
     "unread: ",
 )
 """How notes begin that say what was found then, which tells nothing of now; they are left out, so

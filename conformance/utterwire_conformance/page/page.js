@@ -24,7 +24,7 @@
   const field = (name) => document.getElementById(`filter-${name}`);
   const text = field("text"), verdict = field("verdict"), profile = field("profile"), level = field("level");
   const findings = [...document.querySelectorAll(".finding")];
-  const rows = [...document.querySelectorAll(".row")];
+  const rows = [...document.querySelectorAll("tr.row")];
   const clauses = [...document.querySelectorAll(".clause")];
   const unclaimed = document.getElementById("unclaimed");
   const words = new Map();
@@ -41,9 +41,9 @@
   const apply = () => {
     for (const each of [...findings, ...rows]) each.hidden = !matches(each);
     const left = rows.filter((row) => !row.hidden).length;
-    for (const clause of clauses) clause.hidden = !clause.querySelector(".row:not([hidden])");
+    for (const clause of clauses) clause.hidden = !clause.querySelector("tr.row:not([hidden])");
     if (unclaimed) {
-      unclaimed.hidden = !unclaimed.querySelector(".row:not([hidden])");
+      unclaimed.hidden = !unclaimed.querySelector("tr.row:not([hidden])");
       if (verdict.value === "not-claimed") unclaimed.open = true;
     }
     document.getElementById("nothing").hidden = left > 0;

@@ -114,7 +114,7 @@ def _row(strip: Strip, scale: _Scale, top: int) -> list[str]:
         counts[min(_BINS - 1, int((scale.x(value) - _LEFT) / width))] += 1
     tallest = max(counts)
     parts = [
-        f'<text class="row" x="0" y="{base - 18}">{escape(strip.label)}</text>',
+        f'<text class="label" x="0" y="{base - 18}">{escape(strip.label)}</text>',
         f'<text class="count" x="0" y="{base}">{len(strip.values):,} measured</text>',
         f'<line class="base" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>',
     ]

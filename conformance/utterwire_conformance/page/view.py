@@ -136,6 +136,9 @@ class View:
         if options.get("quick"):
             sentence = f"{counted} at a quick glance{notes}{aside}."
             return Headline("quick", "Looks right so far", sentence)
+        if options.get("selected") is not None:
+            sentence = f"{counted}{notes}; the others were not selected."
+            return Headline("quick", "Conforms in what was selected", sentence)
         return Headline("good", "Conforms", f"{counted}{notes}{aside}.")
 
     def profiles(self) -> list[Profile]:
