@@ -412,6 +412,25 @@ async def test_no_capacity(
     assert (await client.post(f"{server.http}/invocations", json={"text": "a"})).status_code == 200
 
 
+async def test_a_body_that_is_on_its_way_takes_no_place(
+    start: Any, connect: Any, client: httpx.AsyncClient, eventually: Any
+) -> None:
+    server = await start(max_sessions=1)
+    request = post(b'{"text": "Hello."}')
+    reader, writer = await raw(server, request[:-5])
+    await eventually(lambda: server.service.guests)
+    # But no more of them are received than there are places.
+    answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+    peer = await connect(server)
+    assert peer.status == 101
+    writer.write(request[-5:])
+    async with asyncio.timeout(10):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+    await peer.leave()
+    writer.close()
+
+
 class SlowStarter(ToneEngine):
     """Loads when the test says so, or fails to."""
 

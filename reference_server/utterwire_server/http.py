@@ -108,7 +108,7 @@ class Invocation:
 
         :raises ResponseAborted: if the answer broke off under a server that is not ours.
         """
-        if refusal := self._service.refusal():
+        if refusal := self._service.refusal_to_receive():
             await self._refuse(*refusal)
             return
         with self._service.hosting(self):
@@ -143,7 +143,8 @@ class Invocation:
 
     async def _serve(self) -> None:
         try:
-            body = await self._body()
+            with self._service.receiving():
+                body = await self._body()
         except ClientDisconnect:
             return
         except _TooLarge as error:

@@ -27,6 +27,7 @@ CLOSE_AFTER_S = 3.0
 #: How long after the shutdown deadline sessions may take to be closed: one that reads its last
 #: words at the last moment has its time to close, too.
 LEAVING_S = CLOSE_AFTER_S + 5.0
+_FULL = "overloaded", "the endpoint has no capacity left"
 DEFAULT_SAMPLE_RATE = 24_000
 DEFAULT_FORMAT = "pcm_s16le"
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
@@ -66,6 +67,7 @@ class Service:
         self._workshop = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="utterwire-encode")
         self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
         self._guests: set[Guest] = set()
+        self._receiving = 0
         self._empty = asyncio.Event()
         self._empty.set()
         #: Set when the engine could not be started.
@@ -135,15 +137,35 @@ class Service:
     def refusal(self, *, inside: bool = False) -> tuple[str, str] | None:
         """Why a request cannot be taken now: an error code and words for it; None if it can.
 
-        ``inside``: it is one of the guests already, and needs no further place.
+        ``inside``: it is one of the guests already, whose place is taken if it is no more than
+        the last one.
         """
         if self._draining:
             return "going_away", "the endpoint is shutting down"
         if not self._loaded:
             return "overloaded", "the endpoint is still loading"
-        if not inside and len(self._guests) >= self.settings.max_sessions:
-            return "overloaded", "the endpoint has no capacity left"
+        seated = len(self._guests) - self._receiving
+        if seated + (not inside) > self.settings.max_sessions:
+            return _FULL
         return None
+
+    def refusal_to_receive(self) -> tuple[str, str] | None:
+        """Why a request cannot even be received now, in the same way."""
+        full = self._receiving >= self.settings.max_sessions
+        return self.refusal() or (_FULL if full else None)
+
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """While the block runs, one of the guests has no place yet: its request is on its way.
+
+        Who sends slowly, or never sends the rest, so takes no place from those who are served;
+        as many as there are places can be received at a time.
+        """
+        self._receiving += 1
+        try:
+            yield
+        finally:
+            self._receiving -= 1
 
     @contextmanager
     def hosting(self, guest: Guest) -> Iterator[None]:

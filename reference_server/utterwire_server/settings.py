@@ -37,8 +37,8 @@ class Settings:
 
     ``formats`` are offered besides `pcm_s16le`; None is all that this installation can make.
 
-    ``max_sessions`` counts WebSocket sessions and HTTP requests together. ``send_buffer_bytes``
-    is asked of the kernel, which on Linux takes twice as much.
+    ``max_sessions`` counts WebSocket sessions and HTTP requests together, these once they have come
+    whole. ``send_buffer_bytes`` is asked of the kernel, which on Linux takes twice as much.
 
     :raises ValueError: if a value cannot be, naming it and what it may be.
     """
