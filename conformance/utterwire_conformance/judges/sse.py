@@ -45,7 +45,7 @@ _SAMPLE_BYTES: Final = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
 _SHUTDOWN: Final = "events until shutdown is over"
 # A judge by the clock needs something that takes long enough to tell.
 _LEAST_TIME_S: Final = 0.1
-_EARLY: Final = 0.3
+_EARLY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
