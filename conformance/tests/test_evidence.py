@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_conformance import cli
+from utterwire_conformance import cli, verification
 from utterwire_conformance.archive import store
+from utterwire_conformance.baseline import Baseline
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.comparison import Change, Comparison
 from utterwire_conformance.endpoints import find_endpoint
@@ -313,6 +314,76 @@ def test_paths_never_lead_out_of_the_folder(bad: Path, tmp_path: Path) -> None:
         ReportFile.load(tmp_path)
 
 
+def with_finding(bad: Path, folder: Path, requirement: str) -> Path:
+    """The report, with a session of its run as a finding of fuzzing."""
+    shutil.copytree(bad, folder)
+    report = document(folder)
+    name = _row(report, "audio.whole-samples")["checks"][0]["at"]["transcript"]
+    found = ReportFile.load(folder).transcript(name)
+    found.scenario = "fuzz-sessions-1"
+    (file,) = store(folder, "findings", {"1": found}).values()
+    told = {"file": file.file, "sha256": file.sha256, "requirement": requirement, "reason": "x"}
+    report["findings"] = [told]
+    (folder / "report.json").write_text(json.dumps(report), "utf-8")
+    (folder / "junit.xml").unlink()
+    return folder
+
+
+def test_findings_are_judged_again(bad: Path, tmp_path: Path) -> None:
+    found = with_finding(bad, tmp_path / "a", "audio.whole-samples")
+    schema = [e.message for e in validator("report").iter_errors(document(found))]
+    assert [m for m in schema if "is a required property" not in m] == []
+    assert list(verification._findings(ReportFile(found / "report.json", document(found)))) == []
+    other = with_finding(bad, tmp_path / "b", "order.fifo")
+    (line,) = verification._findings(ReportFile(other / "report.json", document(other)))
+    assert line.endswith("that it breaks order.fifo does not follow")
+    (file,) = (other / "findings").iterdir()
+    file.write_bytes(b"nonsense")
+    report = ReportFile(other / "report.json", document(other))
+    assert any("line 1: not a transcript" in line for line in problems(report))
+    file.unlink()
+    assert any("No such file" in line for line in problems(report))
+
+
+def test_a_run_that_judged_nothing_follows_as_well(tmp_path: Path) -> None:
+    """Nobody there: all is a harness error, and has to be."""
+    results = Results(unreachable="nobody there")
+    results.judgements = judge_checks(chosen_checks(), (), unreachable="nobody there")
+    folder = saved(results, tmp_path)
+    assert list(problems(ReportFile.load(folder))) == []
+    report = document(folder)
+    assert report["exit_code"] == 2
+    del report["unreachable"]
+    (folder / "report.json").write_text(json.dumps(report), "utf-8")
+    assert any(
+        line.startswith("order.fifo: it says harness-error, and not-exercised follows")
+        for line in problems(ReportFile.load(folder))
+    )
+
+
+def test_known_failures_follow_from_their_list(bad: Path, tmp_path: Path) -> None:
+    rows = [row for row in document(bad)["results"] if row["verdict"] == "fail"]
+    known = Baseline({row["requirement"]: "known for long" for row in rows}, "known.toml")
+    transcripts = {n: ReportFile.load(bad).transcript(n) for n in document(bad)["transcripts"]}
+    names = [c.id for c in CHECKS.values() if c.requirement in REQUIREMENTS]
+    judged = judge_checks(chosen_checks(names), transcripts.values())
+    results = Results(judged, transcripts)
+    Report(
+        ENDPOINT,
+        PROFILES,
+        results_of(results, ENDPOINT, PROFILES, selected=REQUIREMENTS),
+        results,
+        options={"selected": sorted(REQUIREMENTS)},
+        baseline=known,
+    ).save(tmp_path)
+    assert document(tmp_path)["exit_code"] == 0
+    assert list(problems(ReportFile.load(tmp_path))) == []
+    report = document(tmp_path)
+    report["baseline"]["stale"] = report["baseline"]["known"]
+    (tmp_path / "report.json").write_text(json.dumps(report), "utf-8")
+    assert any(line.startswith("baseline: ") for line in problems(ReportFile.load(tmp_path)))
+
+
 # --- comparing ------------------------------------------------------------------------------------
 
 
@@ -557,7 +628,6 @@ def offline(results: Results) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "fault",
     [
-        None,
         "samples-split",
         "seq-from-zero",
         "second-first",
@@ -566,16 +636,18 @@ def offline(results: Results) -> dict[str, Any]:
         "null-fields-refused",
     ],
 )
-def test_files_are_judged_as_the_live_run_was(fault: str | None) -> None:
+def test_files_are_judged_as_the_live_run_was(fault: str) -> None:
+    """Without a fault the report of a whole run is verified in test_suite.py."""
+
     async def main() -> Results:
         async with Target(ENDPOINT) as target:
             assert target.main is not None
-            breaks = FAULTS[fault].breaks if fault is not None else ()
-            everything = [c.id for c in chosen_checks() if fault is None or c.requirement in breaks]
-            general = [c.id for c in chosen_checks() if c.general and c.id not in everything]
-            return await run_behind(target.main, fault, [*everything, *general[:20]])
+            breaks = FAULTS[fault].breaks
+            broken = [c.id for c in chosen_checks() if c.requirement in breaks]
+            general = [c.id for c in chosen_checks() if c.general and c.id not in broken]
+            return await run_behind(target.main, fault, [*broken, *general[:20]])
 
     results = asyncio.run(main())
     assert offline(results) == results.judgements
     red = {Verdict.FAIL, Verdict.WEAK}
-    assert fault is None or red & {j.verdict for j in results.judgements.values()}
+    assert red & {j.verdict for j in results.judgements.values()}

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from utterwire_conformance import cli
+from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.command import printable
 from utterwire_conformance.ladder import ladder_lines, marks_of, rungs
+from utterwire_conformance.latency import measure
 from utterwire_conformance.offline import judge_transcripts
+from utterwire_conformance.requirements import PROFILES
+from utterwire_conformance.stage import SCENARIOS
 from utterwire_conformance.transcript import Case, Entry, Transcript
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +203,129 @@ def test_who_reads_no_further_is_no_error(tmp_path: Path) -> None:
 )
 def test_what_a_terminal_may_act_on_is_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+FIELDS: dict[str, list[Any]] = {
+    "seq": [1, 2, 0, 99, -1, "1", None, 1.0],
+    "request_id": ["a", 5, None],
+    "audio_bytes": [0, 4, -1, 1e9, "x", None],
+    "count": [0, 1, "x"],
+    "last_seq": [0, 1, 9, {}],
+    "code": ["queue_full", "going_away", "invalid_json", 5, []],
+    "rejected": [True, False, "x"],
+    "sample_rate": [24_000, 0, -5, 0.5, 1e30, "x"],
+    "format": ["pcm_s16le", "mp3", "opus", 5],
+    "total_duration_s": [0, 1.5, 1e300, "x"],
+    "elapsed_s": [0, 1e300, []],
+    "characters": [6, "x"],
+    "reason": ["idle", "going_away", "slow_reader", 1],
+    "words": [[], [5], "x", [{"text": 5}], [{"text": "a", "start_s": "x", "char_end": 1e9}]],
+    "limits": [{}, 5, {"max_waiting": "x"}, {"max_message_bytes": 1e300, "idle_timeout_s": 4}],
+    "profiles": [["core"], [5], {}],
+    "voices": [["v"], [[]], "x"],
+    "sample_rates": [[24_000], ["x"]],
+    "protocol_version": [1, "x"],
+}
+TYPES = ["synthesis_start", "synthesis_complete", "error", "cancelled", "cancel_done", "marks"]
+MESSAGES = st.builds(
+    lambda fields: json.dumps(fields).encode(),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from([*TYPES, "session", "session_closed", "odd"])},
+        optional={name: st.sampled_from(values) for name, values in FIELDS.items()},
+    ),
+)
+PAYLOADS = MESSAGES | st.sampled_from(
+    [
+        b"",
+        b"\x01\x02\x03",
+        b"\x01\x02" * 20,
+        b"{",
+        START,
+        b"\xff\xfb\x90\x00" * 40,
+        b"OggS" + bytes(40),
+        b"RIFF" + bytes(40),
+        b"event: audio_chunk\ndata: {}\n\n",
+        b'{"text": "Hello."}',
+        b'{"text": "Hello.", "format": "mp3", "request_id": "a"}',
+        b'{"text": "Hello.", "marks": ["word"]}',
+        b'{"type": "cancel", "request_id": "a"}',
+        b'{"type": "hello", "protocol_versions": [1]}',
+        b'{"type": "close"}',
+    ]
+)
+NOTES = st.sampled_from(
+    [
+        "in vain: x,,1,99999999999999999999",
+        "unanswered: ",
+        "idle limit: 4",
+        "idle: waited",
+        "stall limit: 6",
+        "stated idle: 4.0",
+        "lag: 0.125",
+        "held for: 5.2",
+        "kept for: 7.2",
+        "reading: paused",
+        "shutdown: begins",
+        "deadline: over",
+        "too big: begins",
+        "abuse",
+        "quiet: yes",
+        'case {"name": 1, "check": [], "expect": {}, "codes": [5]}',
+        Case("a", "reject.unknown-type", "reject", ("unknown_type",)).to_note(),
+        ": ",
+    ]
+)
+ENTRIES = st.one_of(
+    st.builds(
+        Entry,
+        t=st.floats(0, 1e6),
+        dir=st.sampled_from(["in", "out"]),
+        kind=st.sampled_from(
+            [
+                *("text", "binary", "cont", "ping", "pong", "close", "raw", "open", "eof"),
+                *("http-request", "http-response", "http-body"),
+            ]
+        ),
+        session=st.integers(1, 3),
+        fin=st.booleans(),
+        data=PAYLOADS,
+        code=st.sampled_from([None, 0, 1000, 65_535]),
+        reason=st.sampled_from([None, "why", ""]),
+        method=st.sampled_from([None, "GET", "POST"]),
+        target=st.sampled_from([None, "/ping", "/invocations", "?"]),
+        status=st.sampled_from([None, 101, 200, 400, 503]),
+        headers=st.sampled_from([(), (("content-type", "text/event-stream"),), (("a", ""),)]),
+    ),
+    st.builds(
+        Entry,
+        t=st.floats(0, 1e6),
+        dir=st.just("note"),
+        kind=st.just("note"),
+        session=st.integers(0, 3),
+        text=NOTES,
+    ),
+)
+CLAIMS = EndpointClaims(
+    profiles=frozenset(PROFILES), max_waiting=8, idle_s=4.0, voices=frozenset({"v"})
+)
+
+
+@pytest.mark.slow
+@given(st.lists(ENTRIES, max_size=25), st.sampled_from(sorted(SCENARIOS)))
+@settings(derandomize=True, deadline=None, max_examples=150)
+def test_nothing_an_endpoint_says_makes_the_judges_fail(
+    entries: list[Entry], scenario: str
+) -> None:
+    opened = [
+        Entry(0.0, "out", "open", 1, method="GET", target="/"),
+        Entry(0.1, "in", "open", 1, status=101),
+    ]
+    whole = Transcript(scenario, "mine", CLAIMS, entries=[*opened, *entries])
+    made = Transcript.from_lines(whole.to_lines())
+    found = judge_transcripts([made])
+    assert [j.reason for j in found.values() if j.reason.startswith("the judge failed")] == []
+    assert all(line.isprintable() for line in ladder_lines(made, found))
+    assert measure([made]).keys() >= {"samples"}
 
 
 # --- clauses --------------------------------------------------------------------------------------

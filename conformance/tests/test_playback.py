@@ -204,6 +204,124 @@ def test_exit_status_of_a_replay(
     assert Again(Transcript("a"), Transcript("a"), before, after).exit_status == status
 
 
+ASKED = Entry(0.2, "out", "text", 1, data=b'{"text": "See you there."}')
+
+
+async def hasty(target: Target, recorded: Transcript, fault: str | None = None) -> list[str]:
+    """The notes of a playback without much patience."""
+    assert target.main is not None
+    tampers = FAULTS[fault] if fault is not None else None
+    async with ProxiedTarget(ENDPOINT, target.main, tampers) as proxied:
+        assert proxied.main is not None
+        scenario = Playback(recorded, patience=2.0).scenario
+        now = await play(scenario, proxied, proxied.main, PACE, Meter(ENDPOINT.budget))
+    assert now.broken is None
+    return [entry.text or "" for entry in now.entries if entry.kind == "note"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "fault", "notes"),
+    [
+        # What never came then comes now, or does not.
+        ([ASKED, Entry(0.3, "note", "note", 1, text="in vain: 1")], None, []),
+        (
+            [ASKED, Entry(0.3, "note", "note", 1, text="in vain: 1")],
+            "complete-missing",
+            ["in vain: 1"],
+        ),
+        # A `hello` that comes late is answered; nobody answers a request that was never sent.
+        ([ASKED, Entry(0.3, "note", "note", 1, text="unanswered: 7,x")], None, []),
+        (
+            [
+                Entry(0.2, "out", "text", 1, data=b'{"type": "close"}'),
+                Entry(0.3, "note", "note", 1, text="no session_closed: waited in vain"),
+            ],
+            None,
+            [],
+        ),
+        (
+            [ASKED, Entry(0.3, "note", "note", 1, text="no session_closed: waited in vain")],
+            None,
+            ["no session_closed: waited in vain"],
+        ),
+        (
+            [
+                Entry(0.2, "out", "close", 1, code=1000, data=b"\x03\xe8"),
+                Entry(0.3, "note", "note", 1, text="the close frame was not answered"),
+            ],
+            None,
+            [],
+        ),
+        (
+            [ASKED, Entry(0.3, "note", "note", 1, text="the close frame was not answered")],
+            None,
+            ["the close frame was not answered"],
+        ),
+        # It was waited for an end that does not come; and for a hanging up that nobody owes.
+        (
+            [ASKED, Entry(0.3, "in", "text", 1, data=b'{"type":"synthesis_complete","seq":1}')],
+            "complete-missing",
+            ["in vain: 1"],
+        ),
+        ([ASKED, Entry(0.3, "in", "eof", 1, reason="end of stream")], None, []),
+        (
+            [
+                Entry(0.2, "note", "note", 1, text="reading: paused"),
+                ASKED,
+                Entry(0.3, "note", "note", 1, text="reading: slowly"),
+                Entry(0.3, "note", "note", 1, text="reading: on"),
+            ],
+            None,
+            ["reading: paused", "reading: slowly", "reading: on"],
+        ),
+    ],
+)
+async def test_waits_of_then_are_made_again(
+    entries: list[Entry], fault: str | None, notes: list[str], server: Target
+) -> None:
+    assert await hasty(server, made(*entries), fault) == notes
+
+
+async def test_a_session_of_other_frames(server: Target) -> None:
+    """Octets that are no frame, a connection broken off, and a small buffer."""
+    recorded = made(
+        Entry(0.2, "note", "note", 1, text="receive buffer: 16384"),
+        Entry(0.2, "note", "note", 1, text="abuse"),
+        Entry(0.2, "out", "raw", 1, data=b"\x83\x80\x00\x00\x00\x00"),
+        Entry(0.3, "in", "close", 1, code=1002, data=b"\x03\xea"),
+        Entry(0.3, "out", "close", 1, code=1002, data=b"\x03\xea"),
+    )
+    recorded.add(Entry(0.4, "out", "open", 2, method="GET", target="/"))
+    recorded.add(Entry(0.5, "in", "open", 2, status=101))
+    recorded.add(Entry(0.6, "out", "eof", 2, reason="broken off by the suite"))
+    now = await again(server, recorded)
+    kinds = [(e.session, e.kind) for e in now.entries if e.dir == "out"]
+    assert kinds == [(1, "open"), (1, "raw"), (1, "close"), (2, "open"), (2, "eof")]
+    assert [e.text for e in now.entries if e.kind == "note"] == ["receive buffer: 16384", "abuse"]
+    assert [e.code for e in now.entries if e.kind == "close" and e.dir == "in"] == [1002]
+
+
+async def test_a_shutdown_is_made_again() -> None:
+    """An instance of its own is told to stop where the recorded one was."""
+    recorded = made(
+        Entry(0.3, "note", "note", 1, text="shutdown: begins"),
+        Entry(0.4, "in", "text", 1, data=b'{"type":"session_closed","reason":"going_away"}'),
+        Entry(2.5, "in", "close", 1, code=1001, data=b"\x03\xe9"),
+        Entry(2.5, "out", "close", 1, code=1001, data=b"\x03\xe9"),
+        Entry(2.5, "in", "eof", 1, reason="end of stream"),
+    )
+    async with Target(ENDPOINT) as target:
+        assert target.main is not None
+        scenario = Playback(recorded).scenario
+        now = await play(scenario, target, target.main, PACE, Meter(ENDPOINT.budget))
+        assert target.main.returncode is None
+    assert (now.broken, now.unfinished) == (None, None)
+    dialogue = Dialogue.read(now, 1)
+    assert dialogue.session_closed is not None
+    assert dialogue.session_closed.fields["reason"] == "going_away"
+    assert "exit status: 0" in [e.text for e in now.entries]
+
+
 def test_what_cannot_be_sent_again() -> None:
     with pytest.raises(PlaybackError, match="nothing was sent"):
         Playback(Transcript("probe"))

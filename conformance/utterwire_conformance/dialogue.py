@@ -381,9 +381,9 @@ class Dialogue:
         elif text == "abuse":
             self.abused = True
         elif text.startswith("in vain: "):
-            self.in_vain |= {int(seq) for seq in text.removeprefix("in vain: ").split(",")}
+            self.in_vain |= _seqs(text) & self.utterances.keys()
         elif text.startswith("unanswered: "):
-            self.unanswered |= {int(seq) for seq in text.removeprefix("unanswered: ").split(",")}
+            self.unanswered |= _seqs(text) & self.utterances.keys()
         elif ": " in text:
             name, _, value = text.partition(": ")
             self.facts[name] = value
@@ -531,6 +531,12 @@ class Dialogue:
         for entry in transcript.session(session):
             dialogue.feed(entry)
         return dialogue
+
+
+def _seqs(remark: str) -> set[int]:
+    """The messages that a remark names; a file may hold anything."""
+    words = remark.partition(": ")[2].split(",")
+    return {int(word) for word in words if len(word) < 10 and word.isascii() and word.isdecimal()}
 
 
 def _is_close(sent: Sent) -> bool:

@@ -131,18 +131,18 @@ def _opinion(
     check: Check, evidence: Sequence[Account], fuzzed: Sequence[Account] = ()
 ) -> Judgement:
     """What the check's judge says, or else the oracle."""
+    row = requirement(check.requirement)
     try:
         judgement = check.judge(evidence)
+        names = {account.scenario for account in evidence}
+        if judgement.verdict is not Verdict.FAIL and row.role == "endpoint":
+            more = [account for account in fuzzed if account.scenario not in names]
+            seen = [*evidence, *more]
+            judgement = judges.second_opinion(row.id, row.text, seen) or judgement
     except Exception as error:
         return Judgement(
             Verdict.HARNESS_ERROR, f"the judge failed: {type(error).__name__}: {error}"
         )
-    row = requirement(check.requirement)
-    names = {account.scenario for account in evidence}
-    if judgement.verdict is not Verdict.FAIL and row.role == "endpoint":
-        more = [account for account in fuzzed if account.scenario not in names]
-        seen = [*evidence, *more]
-        judgement = judges.second_opinion(row.id, row.text, seen) or judgement
     if not row.mandatory:
         judgement = judgement.weakened()
     return judgement

@@ -60,6 +60,7 @@ MOST_FILE_BYTES: Final = 512 * 1024 * 1024
 _Octets: TypeAlias = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
 
 _CASE: Final = "case "
+_EXPECTED: Final = ("accept", "reject", "either")
 _FRAMES: Final = frozenset({"text", "binary", "cont", "ping", "pong", "close"})
 _KINDS: Final[frozenset[str]] = frozenset(get_args(Kind))
 _DIRECTIONS: Final[frozenset[str]] = frozenset(get_args(Direction))
@@ -103,9 +104,12 @@ class Case:
             return None
         try:
             body = json.loads(text.removeprefix(_CASE))
-            return cls(body["name"], body["check"], body["expect"], tuple(body["codes"]))
-        except (ValueError, KeyError, TypeError):
+            made = cls(body["name"], body["check"], body["expect"], tuple(body["codes"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
+        words = (made.name, made.check, *made.codes)
+        sound = all(isinstance(word, str) for word in words) and made.expect in _EXPECTED
+        return made if sound else None
 
 
 @dataclass(frozen=True, slots=True)

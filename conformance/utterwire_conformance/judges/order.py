@@ -179,7 +179,7 @@ def stays_open(dialogue: Dialogue) -> Iterator[Judgement]:
     if dialogue.hung_up and last is not None and ended and not bad:
         yield fail(
             "The endpoint ended the session after an utterance.",
-            sent=quote.sent(dialogue.utterances[last.seq].sent if last.seq else dialogue.sent[-1]),
+            sent=quote.sent(dialogue.utterances[last.seq].sent if last.seq else None),
             received=f"{quote.chunk(last)}, then {quote.ending(dialogue)}",
             legal="the session stays open for more requests",
             advice="After an utterance read the next message; leave the closing to the client.",
