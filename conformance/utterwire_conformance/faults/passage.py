@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from utterwire_conformance.proxy import (
@@ -39,6 +40,7 @@ class _Event:
     named: dict[str, Any]
     shutting_down: bool
     in_message: bool = False
+    turn: int = 1
 
 
 @dataclass(slots=True)
@@ -68,10 +70,11 @@ class Passage:
         hook: str,
         *arguments: Any,
         in_message: bool = False,
+        turn: int = 1,
         **named: Any,
     ) -> None:
         """Write down the call of a hook."""
-        event = _Event(carrier, hook, arguments, named, shared.shutting_down, in_message)
+        event = _Event(carrier, hook, arguments, named, shared.shutting_down, in_message, turn)
         self._events.append(event)
 
     def changed_by(self, tampers: Mapping[str, Tampers]) -> set[str]:
@@ -105,7 +108,8 @@ class Passage:
                     continue
                 if due is ...:
                     due = _settled(getattr(plain, hook)(*arguments, **event.named))
-                if _settled(getattr(tamper, hook)(*arguments, **event.named)) != due:
+                settled = _settled(getattr(tamper, hook)(*arguments, **event.named))
+                if settled != due or carried.remembers:
                     changed.add(name)
             for name in changed & left.keys():
                 del left[name]
@@ -133,16 +137,24 @@ class _Carried:
             else:
                 self._shared.exchanges += 1
                 made = self._tampers.exchange(self._shared)
+                made.turn = event.turn
             self._made[event.carrier] = made
         return made
 
+    @property
+    def remembers(self) -> bool:
+        """Whether something is kept or written that no frame shows."""
+        return bool(self._shared.kept or self._shared.written or self._shared.lingers)
 
-_WHOLE: Final = (str, bool, tuple, Head, Request)
+
+_WHOLE: Final = (str, bool, float, tuple, Head, Request)
+# A tamper that waits for what another session does would wait for ever here.
+_MOST_ACTIONS: Final = 10_000
 
 
 def _settled(outcome: Any) -> Any:
     """What a hook gave back, in a form that can be compared."""
-    return outcome if isinstance(outcome, _WHOLE) else list(outcome)
+    return outcome if isinstance(outcome, _WHOLE) else list(islice(outcome, _MOST_ACTIONS))
 
 
 class _SessionWitness(SessionTamper):
@@ -155,6 +167,10 @@ class _SessionWitness(SessionTamper):
         self._passage.note(
             self._carrier, self.shared, hook, *arguments, in_message=self.tap.in_message, **named
         )
+
+    def opens_after(self) -> float:
+        self._note("opens_after")
+        return super().opens_after()
 
     def upgrade(self, target: str) -> str | Head:
         self._note("upgrade", target)
@@ -203,18 +219,26 @@ class _ExchangeWitness(ExchangeTamper):
         self._passage = passage
         self._carrier = carrier
 
+    def _note(self, hook: str, *arguments: Any, **named: Any) -> None:
+        passage = self._passage
+        passage.note(self._carrier, self.shared, hook, *arguments, turn=self.turn, **named)
+
     def request(self, request: Request) -> Request | tuple[Head, bytes]:
-        self._passage.note(self._carrier, self.shared, "request", request)
+        self._note("request", request)
         return super().request(request)
 
+    def passed_after(self, request: Request) -> float:
+        self._note("passed_after", request)
+        return super().passed_after(request)
+
     def head(self, request: Request, head: Head) -> Head:
-        self._passage.note(self._carrier, self.shared, "head", request, head)
+        self._note("head", request, head)
         return super().head(request, head)
 
     def body(self, data: bytes) -> Iterable[bytes | float]:
-        self._passage.note(self._carrier, self.shared, "body", data)
+        self._note("body", data)
         return super().body(data)
 
     def end(self, *, clean: bool) -> tuple[bytes, bool]:
-        self._passage.note(self._carrier, self.shared, "end", clean=clean)
+        self._note("end", clean=clean)
         return super().end(clean=clean)
