@@ -22,7 +22,7 @@ CLIENTS = Path(__file__).parent / "peers" / "clients"
 FOLDERS = ("schemas", "protocol", "reference_client", "conformance")
 
 
-def run(*arguments: str, cwd: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)}
     return subprocess.run(
         (sys.executable, "-m", "utterwire_conformance", "client", *arguments),
@@ -248,6 +248,7 @@ def by_verdict(folder: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_naive_client_fails_on_the_right_rules(
     judged: dict[str, tuple[int, str, Path]],
 ) -> None:
@@ -276,6 +277,7 @@ def test_a_naive_client_fails_on_the_right_rules(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not node(), reason="there is no Node of version 20 or later")
 def test_a_client_in_another_language_is_judged_alike(
     judged: dict[str, tuple[int, str, Path]],
@@ -288,6 +290,7 @@ def test_a_client_in_another_language_is_judged_alike(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_reference_client_passes_everything(
     judged: dict[str, tuple[int, str, Path]],
 ) -> None:

@@ -147,6 +147,7 @@ UNSEEN = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_what_the_rules_leave_to_a_client_turns_nothing_red() -> None:
     found: dict[str, Results] = {}
     places = asyncio.Semaphore(4)
@@ -181,6 +182,7 @@ def test_every_check_is_killed_by_a_client_and_every_fault_is_listed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_each_faulty_client_turns_exactly_its_checks_red() -> None:
     expected = json.loads(EXPECTED.read_text("utf-8"))
     found: dict[str, list[str]] = {}
