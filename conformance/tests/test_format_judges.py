@@ -397,6 +397,11 @@ def test_encoded_audio_comes_early(first: float, verdict: Verdict) -> None:
         later = first if n == audio[0] else first + 2.0 + 0.01 * n if first < 1 else first + 0.1
         transcript.entries[n] = replace(entry, t=entry.t + later)
     assert judge("formats.early", transcript).verdict is verdict
+    # The suite itself may have been late: the best of some tries tells.
+    again = session(replace(good("mp3"), seconds=12.0), scenario="encoded-long")
+    for entry in again.entries:
+        transcript.entries.append(replace(entry, session=2, t=entry.t + 10.0))
+    assert judge("formats.early", transcript).verdict is Verdict.PASS
     short = session(good("mp3"), scenario="encoded-long")
     assert judge("formats.early", short).verdict is Verdict.NOT_EXERCISED
 
