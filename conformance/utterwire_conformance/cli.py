@@ -8,7 +8,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Final
@@ -177,6 +178,22 @@ class _Complaints:
         return False
 
 
+@contextlib.contextmanager
+def _storage() -> Iterator[None]:
+    """A place for what Hypothesis keeps, which is of no use after the run: not the working folder,
+    where it would be left behind."""
+    name = "HYPOTHESIS_STORAGE_DIRECTORY"
+    if name in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="utterwire-") as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            del os.environ[name]
+
+
 def _run(options: argparse.Namespace) -> int:
     command = [
         str(Path(__file__).resolve().parent / "suite.py"),
@@ -209,7 +226,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         import pytest
 
-        with contextlib.redirect_stderr(_Complaints(sys.stderr)):
+        with contextlib.redirect_stderr(_Complaints(sys.stderr)), _storage():
             status = int(pytest.main(command))
     except KeyboardInterrupt:
         return 2
