@@ -38,6 +38,7 @@ _TO_HANG_UP_S: Final = 2.0
 _TO_CLOSE_S: Final = 2.0
 _SHUTDOWN: Final = "shutdown: begins"
 _READING: Final = "reading: "
+_QUIET: Final = "quiet: "
 _DRAINING: Final = "draining"
 _BUFFER: Final = "receive buffer: "
 _UNANSWERED_CLOSE: Final = "the close frame was not answered"
@@ -352,11 +353,28 @@ class Playback:
             {"paused": live.pause, "slowly": live.sip}.get(how, live.resume)()
             socket.paused = how == "paused"
         elif live is not None:
+            if text.startswith(_QUIET):
+                await self._ask_once_more(stage, live)
             live.note(text)
         elif socket is None:
             stage.recorder.note(text, entry.session)
         if text == _SHUTDOWN and self._instance is not None and self._is_last_told(entry):
             self._instance.terminate()
+
+    @staticmethod
+    async def _ask_once_more(stage: Stage, live: WebSocketSession) -> None:
+        """Send the last request that fuzzing asks of a session that lives, where the recorded one
+        did not live so long: otherwise nobody could tell that it does."""
+        dialogue = live.dialogue
+        over = dialogue.ended or dialogue.close_in is not None or dialogue.aborted
+        if over or dialogue.close_sent is not None or dialogue.session_closed is not None:
+            return
+        due = [u for u in dialogue.utterances.values() if u.sent.awaits_answer]
+        if due and due[-1].complete is not None:
+            return
+        if await stage.ended(live, *(utterance.seq for utterance in due)):
+            request = stage.request(stage.texts.shortest, request_id=stage.new_id())
+            await stage.ended(live, await live.send(request))
 
     def _is_last_told(self, entry: Entry) -> bool:
         """Whether the shutdown is noted in no other session after this one."""
