@@ -170,7 +170,8 @@ class _Campaign:
             raise asyncio.CancelledError
         # An endpoint that was waited for in vain is not given up for that.
         self.meter.vain = 0
-        scenario = Scenario(FUZZ_PREFIX + program.kind, "core", on)
+        places = max(1, len(program.sessions))
+        scenario = Scenario(FUZZ_PREFIX + program.kind, "core", on, sessions=places)
         playing = self._playing = asyncio.create_task(
             play(scenario, self.target, self._instance, pace, self.meter)
         )
