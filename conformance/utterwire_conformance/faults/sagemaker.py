@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from utterwire_conformance.proxy import (
     Action,
     Chunk,
-    ClientMessage,
     CloseSession,
     ExchangeTamper,
     Head,
@@ -22,7 +21,6 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame, Opcode
 
 from .catalogue import Catalogue
-from .rewriting import KEEPALIVE, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -66,12 +64,12 @@ class _Speaks(SessionTamper):
 
 class _OpensSlowly(_Speaks):
     def opens_after(self) -> float:
-        return 0.4 if _speakers(self.shared) else 0.0
+        return 1.0 if _speakers(self.shared) else 0.0
 
 
 FAULTS.add(
     "accepts-slowly-when-busy",
-    "While a text is spoken a connection is accepted only after 400 ms.",
+    "While a text is spoken a connection is accepted only after a second.",
     "sagemaker.accept",
     _OpensSlowly,
 )
@@ -125,47 +123,24 @@ FAULTS.add(
 )
 
 
-class _OfBinary(SessionTamper):
-    """Takes binary messages that `when` picks for something else."""
-
-    def __init__(
-        self,
-        shared: Shared,
-        tap: Tap,
-        when: Callable[[ClientMessage, Tap], bool],
-        into: Callable[[ClientMessage], bytes],
-    ) -> None:
-        super().__init__(shared, tap)
-        self._when = when
-        self._into = into
-
-    def client_message(self, message: ClientMessage) -> Iterable[Action]:
-        if message.is_text or not self._when(message, self.tap):
-            return super().client_message(message)
-        return [message_frame(self._into(message), message)]
-
-
-FAULTS.add(
-    "untyped-parts-ignored-when-busy",
-    "While a text is spoken, whole messages without a type are counted and passed over.",
+FAULTS.refuses(
+    "untyped-parts-refused-when-busy",
+    "While a text is spoken, whole requests without a type are rejected.",
     ("sagemaker.untyped-part", "message.frame-kinds-alike"),
-    lambda shared, tap: _OfBinary(
-        shared,
-        tap,
-        lambda message, tap: len(message.frames) == 1 and tap.running is not None,
-        lambda _: KEEPALIVE,
+    lambda message, tap: (
+        message.is_valid_request
+        and not message.is_text
+        and len(message.frames) == 1
+        and tap.running is not None
     ),
+    "invalid_json",
 )
-FAULTS.add(
-    "last-part-only",
-    "Of a message in parts without a type only the last is read.",
+FAULTS.refuses(
+    "untyped-parts-refused-in-pieces",
+    "Requests in several parts without a type are rejected.",
     ("sagemaker.partial-parts", "message.fragmentation-invisible"),
-    lambda shared, tap: _OfBinary(
-        shared,
-        tap,
-        lambda message, _: len(message.frames) > 1,
-        lambda message: message.frames[-1].payload,
-    ),
+    lambda message, _: message.is_valid_request and not message.is_text and len(message.frames) > 1,
+    "invalid_json",
 )
 
 

@@ -308,8 +308,9 @@ _SLOWER: Final = 3.0
 
 _MEASURED: Final = 400
 _LEAVERS: Final = 24
-_UNSPOKEN_S: Final = 4.0
+_UNSPOKEN_S: Final = 8.0
 _LEAST_UNSPOKEN: Final = 100
+_MOST_UNSPOKEN: Final = 60_000
 
 
 @scenario(profile="load", heavy=True, limit_s=120.0)
@@ -337,7 +338,7 @@ async def disconnects(stage: Stage) -> None:
 
 async def _vanish(stage: Stage, characters: float) -> int:
     """Begin texts of so many characters in all in several sessions, and vanish from them."""
-    each = max(_LEAST_UNSPOKEN, min(8 * LONGEST_TEXT, round(characters / _LEAVERS)))
+    each = max(_LEAST_UNSPOKEN, round(min(characters, _MOST_UNSPOKEN) / _LEAVERS))
 
     room = asyncio.Semaphore(stage.fitting(_LEAVERS))
 
