@@ -362,7 +362,10 @@ ACCEPTS = (
 EXCHANGES += [
     (Request("POST", "/invocations", (*JSON, ("Accept", accept)), body), head, True)
     for accept in ACCEPTS
-    for body in (b'{"text":"Hello."}', b'{"text":"Hello.","stream":"no"}', b"{", b"[]")
+    for body in (
+        *(b'{"text":"Hello."}', b'{"text":"Hello.","stream":"no"}', b"{", b"[]"),
+        json.dumps({"text": "x" * 600}).encode(),
+    )
     for head in (EVENTS, REFUSED)
 ]
 STREAM = "".join(

@@ -33,7 +33,7 @@ RETRY_AFTER_S: Final = 1
 PIECE_BYTES: Final = 65_536
 ABORT_S: Final = 5.0
 #: How long the event that tells of a failure may wait for a client that does not read.
-LAST_WORDS_S: Final = 4.5
+LAST_WORDS_S: Final = 7.0
 #: A stream of events that has had nothing to say for so long sends a comment.
 KEEP_ALIVE_S: Final = 15.0
 

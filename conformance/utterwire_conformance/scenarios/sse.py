@@ -74,9 +74,9 @@ async def sse_streams(stage: Stage) -> None:
 
 @scenario(profile="sse", heavy=True)
 async def sse_long(stage: Stage) -> None:
-    """A short text, then one of a minute or so: when does its first chunk come."""
+    """A short text, then one of half a minute or so: when does its first chunk come."""
     texts = stage.texts
-    for name, text in (("a short text", texts.shortest), ("a long text", texts.of_length(1200))):
+    for name, text in (("a short text", texts.shortest), ("a long text", texts.of_length(600))):
         await stage.post(
             stage.request(text),
             headers=(_JSON, ACCEPT),
