@@ -10,7 +10,7 @@ the new transcript.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -40,6 +40,8 @@ _SHUTDOWN: Final = "shutdown: begins"
 _READING: Final = "reading: "
 _QUIET: Final = "quiet: "
 _DRAINING: Final = "draining"
+_BUSY: Final = "busy: "
+_LASTING: Final = ("held for", "stalled for")
 _BUFFER: Final = "receive buffer: "
 _UNANSWERED_CLOSE: Final = "the close frame was not answered"
 _REFUSED: Final = "refused after a disconnect"
@@ -90,7 +92,6 @@ MEASURED: Final = (
     "apart: ",
     "bad input: ",
     "busy when pinged: ",
-    "busy: ",
     "draining: ",
     "ended in a frame: ",
     "exit status: ",
@@ -345,9 +346,10 @@ class Playback:
             if not await live.until_close(_TO_CLOSE_S):
                 live.note(text)
             return
-        if not text.startswith((*REPEATED, _READING)) and text != _DRAINING:
+        if not text.startswith((*REPEATED, _READING, _BUSY)) and text != _DRAINING:
             return
         await self._catch_up(entry)
+        text = self._as_it_is(text, live)
         if socket is not None and live is not None and text.startswith(_READING):
             how = text.removeprefix(_READING)
             {"paused": live.pause, "slowly": live.sip}.get(how, live.resume)()
@@ -375,6 +377,22 @@ class Playback:
         if await stage.ended(live, *(utterance.seq for utterance in due)):
             request = stage.request(stage.texts.shortest, request_id=stage.new_id())
             await stage.ended(live, await live.send(request))
+
+    def _as_it_is(self, text: str, live: WebSocketSession | None) -> str:
+        """A note that tells a state or a time, with that of now."""
+        if text.startswith(_BUSY):
+            running = any(s.live is not None and s.live.dialogue.running for s in self._all())
+            return f"{_BUSY}{'running' if running else 'ended'}"
+        name, _, value = text.partition(": ")
+        if name in _LASTING and live is not None and value.replace(".", "", 1).isdecimal():
+            paused = [e.t for e in live.dialogue.entries if e.text == f"{_READING}paused"]
+            lasted = live.now - paused[-1] if paused else 0.0
+            # What took longer on this machine was stalled for longer.
+            return f"{name}: {max(float(value), round(lasted, 3))}"
+        return text
+
+    def _all(self) -> Iterable[_Socket]:
+        return self._sockets.values()
 
     def _is_last_told(self, entry: Entry) -> bool:
         """Whether the shutdown is noted in no other session after this one."""
