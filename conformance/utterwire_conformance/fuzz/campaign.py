@@ -41,7 +41,7 @@ from .verdicts import JudgeFailed, broken
 
 __all__ = ["fuzz"]
 
-_ROUND: Final = 20
+_ROUND: Final = 12
 """Programs of one seed; then comes the next, so that a long run does not dwell on one idea."""
 
 _TRIES: Final = 3
@@ -57,7 +57,6 @@ _LONG: Final = 240
 _TURNS: Final[tuple[Kind, ...]] = (
     "sessions",
     "messages",
-    "sessions",
     "http",
     "sessions",
     "messages",
@@ -271,7 +270,7 @@ class _Campaign:
             phases=(Phase.generate,),
             verbosity=Verbosity.quiet,
             suppress_health_check=list(HealthCheck),
-            stateful_step_count=_STEPS[number % len(_STEPS)],
+            stateful_step_count=_STEPS[self._examples[kind] // _ROUND % len(_STEPS)],
         )
         chosen = seed(random.Random(f"{self.plan.seed} {kind} {number}").getrandbits(64))
         try:
