@@ -210,14 +210,18 @@ class WebSocketSession:
         await self.end()
 
     async def say_goodbye(self, within: float = 2.0) -> None:
-        """Send a close frame (once) and wait for the answer and the end of the transport."""
+        """Send a close frame (once) and wait for the answer and the end of the transport.
+
+        The way there and back, as long as the handshake took, comes on top of `within`.
+        """
         self.resume()
+        way = 2 * self.dialogue.rtt
         if not self._close_sent:
             await self.send_close(1000)
-        if not await self.until(lambda: self.dialogue.close_in is not None, within=within):
+        if not await self.until(lambda: self.dialogue.close_in is not None, within=within + way):
             self.note("the close frame was not answered")
             return
-        await self.until(lambda: False, within=0.25)
+        await self.until(lambda: False, within=0.25 + way)
 
     async def end(self) -> None:
         """End the transport and the reading task, whatever state they are in."""

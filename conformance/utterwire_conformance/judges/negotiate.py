@@ -394,6 +394,12 @@ def limits_hold(dialogue: Dialogue) -> Iterator[Judgement]:
                 legal="the message is accepted",
                 advice=advice,
             )
+        elif "queue_full" in case.codes and dialogue.had_ended(
+            next((u for u in dialogue.utterances.values() if u.starts), None), utterance.sent.t
+        ):
+            yield not_exercised(
+                "something on the way took the whole utterance that was to hold up the queue"
+            )
         elif case.codes or case.expect == "accept":
             for judgement in judge_case(dialogue, utterance, case):
                 yield replace(judgement, advice=advice)

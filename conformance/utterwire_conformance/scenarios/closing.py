@@ -69,7 +69,7 @@ async def endpoint_closes(stage: Stage) -> None:
             return
         # Messages now are read and dropped.
         await session.send(stage.request(stage.texts.shortest))
-        done = await session.until_close(_ENDPOINT_CLOSES_WITHIN_S)
+        done = await session.until_close(_ENDPOINT_CLOSES_WITHIN_S + 2 * stage.pace.rtt)
         if not done and not session.dialogue.ended:
             session.note(f"waited for the endpoint's close: {_ENDPOINT_CLOSES_WITHIN_S}")
 
@@ -86,7 +86,7 @@ async def close_frames(stage: Stage) -> None:
             else:
                 # The round trip shows that the session is up before it is closed.
                 await session.ping(b"up")
-                await session.until_pongs(1, 1.0)
+                await session.until_pongs(1, 1.0 + 2 * stage.pace.rtt)
             await session.send_close(code)
             await session.say_goodbye(stage.pace.first)
 
@@ -218,7 +218,7 @@ async def shutdown(stage: Stage) -> None:
         if deadline is not None and deadline <= _LONGEST_DEADLINE_S:
             await _outlast(stage, stuck, http, events, deadline)
         for session in sessions:
-            await session.until_close(6.0)
+            await session.until_close(6.0 + 2 * stage.pace.rtt)
         code = await instance.wait(10.0)
         stage.recorder.note(f"exit status: {code}")
     finally:

@@ -20,7 +20,9 @@ async def probe(stage: Stage) -> None:
     """One ping and one short utterance."""
     async with await stage.session() as session:
         await session.ping(b"probe")
-        await session.until(lambda: bool(session.dialogue.pongs), within=2.0)
+        await session.until(
+            lambda: bool(session.dialogue.pongs), within=2.0 + 2 * session.dialogue.rtt
+        )
         seq = await session.send(stage.request(stage.texts.shortest))
         dialogue, utterance = session.dialogue, session.utterance(seq)
 

@@ -72,7 +72,7 @@ async def protocol_errors(stage: Stage) -> None:
     async def breach(name: str, frames: list[Frame], *, masked: bool = True) -> None:
         async with await stage.session() as session:
             await session.ping(b"up")
-            await session.until_pongs(1, 1.0)
+            await session.until_pongs(1, 1.0 + 2 * stage.pace.rtt)
             session.abuse()
             session.note(f"breach: {name}")
             for frame in frames:
@@ -111,7 +111,7 @@ async def too_big(stage: Stage) -> None:
                     lambda d=dialogue: d.close_in is not None or bool(d.chunks),  # type: ignore[misc]
                     within=stage.pace.first,
                 )
-                await session.until_close(6.0)
+                await session.until_close(6.0 + 2 * stage.pace.rtt)
             finally:
                 sending.cancel()
                 (sent,) = await asyncio.gather(sending, return_exceptions=True)
