@@ -150,7 +150,7 @@ UNSEEN = {
 @pytest.mark.timeout(900)
 async def test_what_the_rules_leave_to_a_client_turns_nothing_red() -> None:
     found: dict[str, Results] = {}
-    places = asyncio.Semaphore(4)
+    places = asyncio.Semaphore(3)
 
     async def one(oddity: str) -> None:
         async with places:
@@ -187,7 +187,7 @@ async def test_each_faulty_client_turns_exactly_its_checks_red() -> None:
     expected = json.loads(EXPECTED.read_text("utf-8"))
     found: dict[str, list[str]] = {}
     # A few at a time: each plays dozens of scripts, most of which wait.
-    places = asyncio.Semaphore(4)
+    places = asyncio.Semaphore(3)
 
     async def one(fault: str) -> None:
         async with places:

@@ -58,7 +58,8 @@ async def plainly(peer: Peer, number: int) -> None:
 async def byte_by_byte(peer: Peer, number: int) -> None:
     """One octet in each delivery, with code points of several octets among them."""
     await peer.respond(200, *_HEAD)
-    events = stream(pcm(230, 200), each=100)
+    # A few hundred deliveries: each takes a moment of its own.
+    events = stream(pcm(230, 24), each=16)
     events.insert(1, event("text_delta", {"text": "zażółć \U0001f600"}))
     octets = b"".join(events)
     await _deliver(peer, *(octets[place : place + 1] for place in range(len(octets))))
