@@ -10,6 +10,7 @@ import pytest
 from utterwire_conformance.baseline import Baseline
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.endpoints import Endpoint, endpoint_at
+from utterwire_conformance.fuzz import Finding, FuzzResults, KindResult, Program, Say
 from utterwire_conformance.report import Report, results_of
 from utterwire_conformance.runner import Results
 from utterwire_conformance.transcript import Entry, Transcript
@@ -67,6 +68,57 @@ def test_exit_codes_and_their_words(
     made = report(changes, strict=strict)
     assert made.exit_code == code
     assert word in made.lines()[-1]
+
+
+def fuzzed(verdict: Verdict) -> FuzzResults:
+    """Fuzzing that came to that verdict, with a finding where it is a failure."""
+    results = FuzzResults(7, kinds={"sessions": KindResult(verdict, "the way is gone", 5)})
+    results.stopped = "every program was played"
+    if verdict is Verdict.FAIL:
+        program = Program.of("sessions", [Say(0, b"{")])
+        rules = {"order.fifo": BROKEN}
+        found = Finding("order-fifo", program, Transcript("fuzz-sessions"), rules, "order.fifo")
+        results.findings.append(replace(found, tries=3, again=3))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("verdict", "listed", "code", "words"),
+    [
+        (Verdict.PASS, False, 0, ("5 programs", "nothing found", "CONFORMS")),
+        (Verdict.FAIL, False, 1, ("1 finding", "1 step", "DOES NOT CONFORM", "of fuzzing")),
+        (Verdict.FAIL, True, 1, ("IS BETTER THAN ITS BASELINE",)),
+        (Verdict.HARNESS_ERROR, False, 2, ("COULD NOT BE JUDGED", "the way is gone")),
+        (Verdict.NOT_EXERCISED, False, 0, ("not-exercised: the way is gone",)),
+    ],
+)
+def test_what_fuzzing_found_counts(
+    tmp_path: Path, verdict: Verdict, listed: bool, code: int, words: tuple[str, ...]
+) -> None:
+    made = report({})
+    made.fuzzed = fuzzed(verdict)
+    if listed:
+        made.baseline = Baseline({"order.fifo": "known"}, "known.toml")
+    made.save(tmp_path)
+    assert made.exit_code == code
+    said = "\n".join(made.lines(tmp_path))
+    assert [word for word in words if word not in said] == []
+    document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert list(validator("report").iter_errors(document)) == []
+    assert document["fuzz"]["programs"] == 5
+    files = [finding["file"] for finding in document.get("findings", ())]
+    assert all((tmp_path / file).is_file() for file in files)
+    assert len(files) == (verdict is Verdict.FAIL)
+
+
+def test_why_there_was_no_fuzzing_is_told(tmp_path: Path) -> None:
+    made = report({})
+    made.unfuzzed = "left out by --no-fuzz"
+    made.save(tmp_path)
+    assert "no fuzzing: left out by --no-fuzz" in made.lines()
+    document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert document["fuzz"] == {"left_out": "left out by --no-fuzz"}
+    assert list(validator("report").iter_errors(document)) == []
 
 
 def test_an_endpoint_that_never_spoke_does_not_conform() -> None:

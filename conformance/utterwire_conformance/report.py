@@ -223,18 +223,31 @@ class Report:
     def exit_code(self) -> int:
         """0 conforms, 1 does not, 2 could not be judged."""
         verdicts = {result.verdict for result in self.results}
-        fuzzed = {kind.verdict for kind in self.fuzzed.kinds.values()} if self.fuzzed else set()
-        if Verdict.HARNESS_ERROR in verdicts | fuzzed or not any(v.judged for v in verdicts):
+        unjudged = Verdict.HARNESS_ERROR in verdicts or self._fuzz_failed is not None
+        if unjudged or not any(v.judged for v in verdicts):
             return 2
         if any(self.fails(r) and not self.is_known(r) for r in self.results) or self.stale():
             return 1
-        if any(name not in (self.baseline or Baseline()) for name in self._broken_by_fuzzing):
+        if self._unlisted:
             return 1
         return 2 if self._mute else 0
 
     @property
     def _broken_by_fuzzing(self) -> tuple[str, ...]:
         return self.listed_findings or tuple(f.requirement for f in self._findings)
+
+    @property
+    def _unlisted(self) -> list[str]:
+        """What fuzzing broke and the baseline does not list."""
+        baseline = self.baseline or Baseline()
+        return [name for name in self._broken_by_fuzzing if name not in baseline]
+
+    @property
+    def _fuzz_failed(self) -> str | None:
+        """Why fuzzing could not judge, if so."""
+        kinds = self.fuzzed.kinds.values() if self.fuzzed is not None else ()
+        reasons = [kind.reason for kind in kinds if kind.verdict is Verdict.HARNESS_ERROR]
+        return reasons[0] if reasons else None
 
     @property
     def _findings(self) -> list[Finding]:
@@ -347,6 +360,8 @@ class Report:
                 what = (
                     f"{_count(errors, 'requirement')} {'was' if errors == 1 else 'were'} not judged"
                 )
+            elif self._fuzz_failed is not None:
+                what = f"fuzzing came to no end: {self._fuzz_failed}"
             if self._mute and not errors:
                 what = "no request was spoken to its end"
             return f"{name} COULD NOT BE JUDGED ({profiles}): {what}."
@@ -361,6 +376,9 @@ class Report:
                 parts.append(f"{_count(new, 'recommendation')} not met")
             if known:
                 parts.append(_count(known, "known failure"))
+            found = len(self._unlisted) if not new else 0
+            if found:
+                parts.append(f"{_count(found, 'finding')} of fuzzing")
             stale = len(self.stale())
             if stale:
                 parts.append(
@@ -368,7 +386,7 @@ class Report:
                     if stale == 1
                     else f"{stale} entries of {listed} are met now: take them out"
                 )
-            word = "DOES NOT CONFORM" if new or known else "IS BETTER THAN ITS BASELINE"
+            word = "DOES NOT CONFORM" if new or known or found else "IS BETTER THAN ITS BASELINE"
             return f"{name} {word} ({profiles}): {'; '.join(parts)}."
         if known:
             return (
