@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from utterwire_server.adapter import SpeakEngine, SpeechApp
 from utterwire_server.engines import EngineError, SpeechRequest
+from utterwire_server.settings import Settings
 
 PCM = np.array([0, 1, -1, 257, 32_767, -32_767], dtype="<i2").tobytes()
 REQUEST = SpeechRequest(text="Hello.", voice="v", speed=1.0, sample_rate=24_000)
@@ -314,8 +315,11 @@ async def test_mounted_in_another_application_it_starts_when_it_is_needed() -> N
     await app.service.unload()
 
 
-def test_it_does_not_claim_to_time_words() -> None:
-    assert "timing" not in app_of().service.settings.profiles
+def test_it_claims_what_does_not_depend_on_the_model() -> None:
+    wanted = {"core", "http", "interrupt", "negotiate", "formats", "sse"}
+    assert app_of().service.settings.profiles == wanted
+    chosen = Settings(profiles=frozenset({"core", "load"}))
+    assert app_of(settings=chosen).service.settings.profiles == {"core", "load"}
 
 
 def test_an_address_that_is_taken_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ from utterwire_server.engines.engine import Block, Engine, EngineError, SpeechRe
 from utterwire_server.engines.tone import is_spoken
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.service import Service
-from utterwire_server.settings import PROFILES, Settings
+from utterwire_server.settings import Settings
 
 __all__ = ["Speak", "SpeakEngine", "SpeechApp"]
 
@@ -59,6 +59,7 @@ runs in a thread; the call itself must not compute.
 # The same as on the way out, so that samples come through as they are.
 _FULL_SCALE: Final = np.float32(32_767)
 _BYTES_PER_SAMPLE: Final = 2
+_PROFILES: Final = frozenset({"core", "http", "interrupt", "negotiate", "formats", "sse"})
 _END: Final = object()
 
 
@@ -188,8 +189,8 @@ def _close_in(threads: ThreadPoolExecutor, close: Callable[[], Any]) -> None:
 class SpeechApp:
     """An ASGI application that speaks with a function, and can serve itself.
 
-    It claims every profile of the reference server but `timing`, since a function that yields
-    bytes tells no word's time. `serve` runs it as the reference server is run. Under another ASGI
+    Left alone it claims `core`, `http`, `interrupt`, `negotiate`, `formats` and `sse`: bytes tell no
+    word's time, and `load` and `sagemaker` depend on the model and where it runs. `serve` runs it as the reference server is run. Under another ASGI
     server, or mounted in an application, sessions and requests are the same; bounds on unsent
     audio and the orderly end at SIGTERM are then that server's (`protocol.md#shutdown`).
 
@@ -208,7 +209,7 @@ class SpeechApp:
         settings: Settings | None = None,
     ) -> None:
         engine = SpeakEngine(speak, voices=voices, sample_rate=sample_rate, concurrency=concurrency)
-        settings = settings or Settings(profiles=PROFILES - {"timing"})
+        settings = settings or Settings(profiles=_PROFILES)
         self.service = Service(settings, engine)
         self._app: ASGIApp = create_app(self.service)
         self._loads = False
