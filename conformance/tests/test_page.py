@@ -246,6 +246,21 @@ def test_fuzzing_and_its_findings_are_shown(tmp_path: Path) -> None:
         assert part in page
 
 
+def test_latency_is_drawn_and_written_by_kind(tmp_path: Path) -> None:
+    document = saved(tmp_path, {})
+    document["latency"]["samples"] = [
+        {"alone": alone, "first_byte_s": value, "first_sound_s": None, "gaps_s": [value, 2 * value]}
+        for alone, value in ((True, 0.0125), (False, 0.25), (False, 0.3))
+    ]
+    page = render_page(document, tmp_path)
+    reader = harmless(page)
+    # Of the first sound nothing was measured, so that there is no picture of it.
+    assert reader.tags.count("figure") == 2
+    for part in ("First byte", "Gaps", "12.5 ms", "300 ms", "by itself"):
+        assert part in page
+    assert "First sound" not in page
+
+
 def test_one_cause_of_many_is_one_finding(tmp_path: Path) -> None:
     saved(tmp_path, dict.fromkeys(CHECKS, GONE))
     page = (tmp_path / "report.html").read_text("utf-8")

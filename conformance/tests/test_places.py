@@ -248,3 +248,21 @@ def test_no_place_says_how_many() -> None:
         str(NoPlace(3, 2))
         == "it needs 3 connections at a time, and the endpoint takes 2 connections"
     )
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_has_no_room_for_a_request_gets_fewer_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = Door(9)
+
+    async def scene(stage: Stage) -> None:
+        others = stage._others()
+        async with await stage.session():
+            await asyncio.sleep(0.01)
+            if len([visit for visit in door.inside if not visit.over]) > 2:
+                stage._share(max(others, stage._others()))
+
+    made, meter = await run(door, [scene] * 6, monkeypatch)
+    assert all((t.unfinished, t.broken) == (None, None) for t in made)
+    assert meter.places.limit in (1, 2, 3)

@@ -262,3 +262,10 @@ def test_a_quick_look_does_not_say_that_it_conforms() -> None:
     assert "LOOKS RIGHT at a quick glance" in lines[-1]
     assert any("requirements: left out by --quick" in line for line in lines)
     assert made.to_json()["options"]["quick"] is True
+
+
+def test_that_few_connections_were_let_in_is_said() -> None:
+    made = report({})
+    made.run.most_connections = 1
+    assert any("only 1 connection at a time let in" in line for line in made.lines())
+    assert made.to_json()["environment"]["most_connections"] == 1
