@@ -189,10 +189,11 @@ def _close_in(threads: ThreadPoolExecutor, close: Callable[[], Any]) -> None:
 class SpeechApp:
     """An ASGI application that speaks with a function, and can serve itself.
 
-    Left alone it claims `core`, `http`, `interrupt`, `negotiate`, `formats` and `sse`: bytes tell no
-    word's time, and `load` and `sagemaker` depend on the model and where it runs. `serve` runs it as the reference server is run. Under another ASGI
-    server, or mounted in an application, sessions and requests are the same; bounds on unsent
-    audio and the orderly end at SIGTERM are then that server's (`protocol.md#shutdown`).
+    Left alone it claims `core`, `http`, `interrupt`, `negotiate`, `formats` and `sse`: bytes tell
+    no word's time, and `load` and `sagemaker` depend on the model and where it runs. `serve` runs
+    it as the reference server is run. Under another ASGI server, or mounted in an application,
+    sessions and requests are the same; bounds on unsent audio and the orderly end at SIGTERM are
+    then that server's (`protocol.md#shutdown`).
 
     :param settings: limits and timeouts; the defaults hold for what is left out.
     :raises TypeError: as `SpeakEngine`.
