@@ -15,11 +15,11 @@ from utterwire_conformance.proxy import (
     Shared,
     Tap,
     ToClient,
-    control_frame,
 )
 from utterwire_conformance.wire import Frame, Opcode
 
 from .catalogue import Catalogue
+from .rewriting import error_frame
 
 __all__ = ["FAULTS"]
 
@@ -296,10 +296,9 @@ class _KeepsAnswers(SessionTamper):
     """Reads on for ever from a client that does not read, and keeps its answers."""
 
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
-        fields = {"type": "error", "seq": message.seq, "code": "unknown_type"}
         if message.meaning.type not in ("synthesize", "close", "keepalive"):
-            # In memory an object of several fields is a good deal larger than as JSON.
-            self.shared.kept += control_frame(fields).payload * 16
+            answer = error_frame("unknown_type", message.seq, message.meaning.request_id)
+            self.shared.kept += answer.payload
         return super().client_message(message)
 
 

@@ -357,9 +357,9 @@ def _took(utterance: Utterance) -> float | None:
 
 _READING: Final = re.compile(r"memory (?P<when>.+): (?P<held>\d+)")
 _SIZE: Final = re.compile(r"after round \d+ of (?P<size>\d+) bytes")
-# What clients that do not read may rightly tie up: for each of them what is unsent and unended
-# (256 KiB of audio, a message, answers), twenty times over, since an octet of JSON can be many.
-_TIED_UP: Final = 48 * 1024 * 1024
+# What three clients that do not read may rightly tie up: for each a message, and some thousand
+# answers that wait, in objects that are larger than their JSON.
+_TIED_UP: Final = 20 * 1024 * 1024
 
 
 @check("load.memory", "memory")

@@ -388,9 +388,9 @@ async def _timed(stage: Stage, text: str, name: str) -> float | None:
 _ROUNDS: Final = 3
 _MORE_ROUNDS: Final = 2
 _BULK: Final = 30_000
-_FLOOD: Final = 12 * 1024 * 1024
+_FLOOD: Final = 6 * 1024 * 1024
 _FLOODERS: Final = 2
-_FLOOD_S: Final = 2.0
+_FLOOD_S: Final = 3.0
 
 
 @scenario(profile="load", heavy=True, launches=True, limit_s=120.0)
@@ -455,7 +455,7 @@ async def _round_of_load(stage: Stage) -> int:
 
 
 def _message(fields: dict[str, Any]) -> bytes:
-    return encode(Frame(Opcode.TEXT, json.dumps(fields).encode(), mask=_MASK))
+    return encode(Frame(Opcode.TEXT, json.dumps(fields, ensure_ascii=False).encode(), mask=_MASK))
 
 
 async def _unread(stage: Stage, read: Callable[[str], None]) -> None:
@@ -468,7 +468,8 @@ async def _unread(stage: Stage, read: Callable[[str], None]) -> None:
             return connection if await connection.shake_hands(within=5.0) else None
 
         flooders = [c for c in [await opened() for _ in range(_FLOODERS)] if c is not None]
-        bad = _message({"type": "utterwire-unknown", "request_id": "r" * 100})
+        # The answers, which echo the id, are long, and few are needed.
+        bad = _message({"type": "utterwire-unknown", "request_id": "\U0001f600" * 128})
         flood = bad * (_FLOOD // len(bad))
         taken = sum(await asyncio.gather(*(c.write(flood, within=_FLOOD_S) for c in flooders)))
         limit = stage.claims.max_message_bytes
