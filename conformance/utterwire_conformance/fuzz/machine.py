@@ -140,6 +140,21 @@ def _id_of(octets: bytes, ground: Ground) -> list[str]:
     return [] if named is None else [named]
 
 
+def _burst_rule(ground: Ground) -> Any:
+    """Several plain requests at once, so that some wait when the next message is read."""
+
+    def burst(self: _Base, which: int, count: int) -> None:
+        number = self.pick(which)
+        for place in range(count):
+            state = self.states[number]
+            self.cells.append((state, "synthesize"))
+            self.steps.append(Say(number, ground.plain(request_id=f"n{place}")))
+            self.ids[number].append(f"n{place}")
+            self.states[number] = _TABLE[state]["synthesize"].to
+
+    return rule(which=_WHICH, count=st.integers(2, 5))(burst)
+
+
 def _closing(self: _Base) -> bool:
     return "closing" in self.states
 
@@ -198,6 +213,6 @@ def session_machine(
         for event in _EVENTS
         for number in range(_WEIGHTS.get(event, 1))
     }
-    members |= _other_rules()
+    members |= _other_rules() | {"burst": _burst_rule(ground)}
     members |= {"play": staticmethod(play), "sessions": sessions}
     return type("SessionMachine", (_Base,), members)
