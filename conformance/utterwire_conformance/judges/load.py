@@ -359,7 +359,7 @@ _READING: Final = re.compile(r"memory (?P<when>.+): (?P<held>\d+)")
 _SIZE: Final = re.compile(r"after round \d+ of (?P<size>\d+) bytes")
 # What three clients that do not read may rightly tie up: for each a message, and some thousand
 # answers that wait, in objects that are larger than their JSON.
-_TIED_UP: Final = 20 * 1024 * 1024
+_TIED_UP: Final = 14 * 1024 * 1024
 
 
 @check("load.memory", "memory")

@@ -388,7 +388,7 @@ async def _timed(stage: Stage, text: str, name: str) -> float | None:
 _ROUNDS: Final = 3
 _MORE_ROUNDS: Final = 2
 _BULK: Final = 30_000
-_FLOOD: Final = 6 * 1024 * 1024
+_FLOOD: Final = 4 * 1024 * 1024
 _FLOODERS: Final = 2
 _FLOOD_S: Final = 3.0
 
