@@ -449,6 +449,18 @@ def test_a_duplicate_after_a_cancel_may_be_refused() -> None:
     assert broken(transcript) == {}
 
 
+def test_what_overtakes_passes_nothing_over() -> None:
+    transcript = recorded(
+        line("out", 1.0, text="..."),
+        line("out", 1.0, type="speak"),
+        line("out", 1.0, type="cancel", request_id="a"),
+        line("in", 1.1, type="cancel_done", seq=3, request_id="a", count=0),
+        Entry(1.2, "out", "close", 1, data=b"\x03\xe8", code=1000),
+        Entry(1.3, "in", "close", 1, data=b"\x03\xe8", code=1000),
+    )
+    assert broken(transcript) == {}
+
+
 # --- results ----------------------------------------------------------------------------------
 
 

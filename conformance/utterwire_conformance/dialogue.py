@@ -306,7 +306,7 @@ class Dialogue:
         if utterance.answered:
             return False
         later = not self.crowded and any(
-            u.answered for u in self.utterances.values() if u.seq > utterance.seq
+            _in_order(u) for u in self.utterances.values() if u.seq > utterance.seq
         )
         farewell = self.session_closed
         # A session with an unanswered request is not idle, unless the request crossed the end.
@@ -537,6 +537,14 @@ def _seqs(remark: str) -> set[int]:
     """The messages that a remark names; a file may hold anything."""
     words = remark.partition(": ")[2].split(",")
     return {int(word) for word in words if len(word) < 10 and word.isascii() and word.isdecimal()}
+
+
+def _in_order(utterance: Utterance) -> bool:
+    """Whether anything came about it that does not overtake: what does tells nothing of others."""
+    in_order = [u for u in utterance.terminals if u.type != "cancelled"]
+    if utterance.sent.meaning.type not in ("cancel", "hello"):
+        in_order += [u for u in utterance.rejections if u.code != "queue_full"]
+    return bool(in_order or utterance.starts or utterance.audio or utterance.unstarted_audio)
 
 
 def _is_close(sent: Sent) -> bool:
