@@ -4,6 +4,7 @@
     python scripts/fault_matrix.py --resume        # goes on where a run was broken off
     python scripts/fault_matrix.py --fault NAME    # some; shows what is red, writes nothing
     python scripts/fault_matrix.py --update        # writes what was found as what is expected
+    python scripts/fault_matrix.py --oddities      # legal oddities, alone and all at once: no red
 
 For each fault all scenarios are played in which it changes anything (found out by putting before
 it what passed an honest proxy), or all with --everything; then every check judges. A fault that
@@ -34,7 +35,7 @@ from typing import Any
 from provenance import ROOT, record, write
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.endpoints import find_endpoint
-from utterwire_conformance.faults import FAULTS, Fault
+from utterwire_conformance.faults import FAULTS, ODDITIES, Combined, Fault, Oddity
 from utterwire_conformance.faults.expectation import (
     NARROW,
     Difference,
@@ -52,6 +53,10 @@ PACKAGE = ROOT / "conformance" / "utterwire_conformance"
 EXPECTED = PACKAGE / "faults" / "expected.json"
 PARTS = ROOT / ".tox" / "fault_matrix.jsonl"
 AGAIN = 2
+OUT = "evidence/fault_matrix.json"
+ALL_AT_ONCE = Combined(list(ODDITIES.values())).as_one("all-at-once")
+ODD: dict[str, Fault | Oddity] = {**ODDITIES, ALL_AT_ONCE.name: ALL_AT_ONCE}
+SUBJECTS: dict[str, Fault | Oddity] = {**ODD, **FAULTS}
 PANEL = ("probe", "order", "keepalive", "close-drains", "reject-field-types", "cancel-named")
 
 
@@ -59,13 +64,13 @@ def main(arguments: list[str]) -> int:
     """Run, compare, write; the exit status."""
     options = parse(arguments)
     started = datetime.datetime.now(datetime.UTC)
-    chosen = choose(options.fault)
+    chosen = choose(options)
     if chosen is None:
         return 2
     expected = dict(expectations()) if EXPECTED.exists() else {}
     try:
         with tempfile.TemporaryDirectory(prefix="utterwire-matrix-") as folder:
-            parts = Path(folder) / "rows.jsonl" if options.fault else PARTS
+            parts = Path(folder) / "rows.jsonl" if options.fault or options.oddities else PARTS
             rows, runs = run(chosen, expected, options, parts)
     except (OSError, ValueError, ExceptionGroup) as error:
         print(f"fault_matrix: {first_of(error)}", file=sys.stderr)
@@ -73,12 +78,20 @@ def main(arguments: list[str]) -> int:
     for name, row in rows.items():
         if options.fault:
             show(name, row)
-    if options.update:
+    if options.update and not options.oddities:
         return update(rows, expected, yes=options.yes, partial=bool(options.fault))
     found = [difference(row, name, expected) for name, row in rows.items()]
     odd_ones = [str(each) for each in found if each]
-    print("\n".join(odd_ones) or f"{len(rows)} faults: each as expected")
-    if not options.fault:
+    print("\n".join(odd_ones) or f"{len(rows)} played: each as expected")
+    if options.oddities and not options.fault:
+        result = record(["python", "scripts/fault_matrix.py", *arguments], started, LIBRARIES)
+        kept = {
+            name: {"explanation": ODD[name].explanation, **row, "runs": runs[name]}
+            for name, row in rows.items()
+        }
+        result |= {"oddities": len(rows), "differences": odd_ones, "rows": kept}
+        write(result, "evidence/oddities.json" if options.out == OUT else options.out)
+    elif not options.fault:
         result = record(["python", "scripts/fault_matrix.py", *arguments], started, LIBRARIES)
         kept = {name: {**row, "runs": runs[name]} for name, row in rows.items()}
         result |= summary(rows, expected) | {"differences": odd_ones, "matrix": kept}
@@ -90,7 +103,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(
-    chosen: Sequence[Fault],
+    chosen: Sequence[Fault | Oddity],
     expected: Mapping[str, Expectation],
     options: argparse.Namespace,
     parts: Path,
@@ -118,10 +131,11 @@ def run(
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description="Run every fault against every check.")
-    parser.add_argument("--out", default="evidence/fault_matrix.json", help="a file, or -")
+    parser.add_argument("--out", default=OUT, help="a file, or -")
     parser.add_argument("--fault", action="append", metavar="NAME", help="only this; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--everything", action="store_true", help="play all scenarios")
+    parser.add_argument("--oddities", action="store_true", help="legal oddities, not faults")
     parser.add_argument("--short", action="store_true", help="play what is near each fault only")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a broken-off run")
     parser.add_argument("--update", action="store_true", help="rewrite what is expected")
@@ -129,13 +143,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def choose(names: Sequence[str] | None) -> list[Fault] | None:
-    """The faults to play, or None with a word on stderr."""
-    unknown = [name for name in names or () if name not in FAULTS]
-    if unknown:
-        print(f"fault_matrix: there is no fault {unknown[0]!r}", file=sys.stderr)
+def choose(options: argparse.Namespace) -> list[Fault | Oddity] | None:
+    """What to play, or None with a word on stderr."""
+    every = ODD if options.oddities else FAULTS
+    names = options.fault or list(every)
+    unknown = next((name for name in names if name not in every), None)
+    if unknown is not None:
+        print(f"fault_matrix: there is no {unknown!r}", file=sys.stderr)
         return None
-    return [FAULTS[name] for name in names] if names else list(FAULTS.values())
+    return [every[name] for name in names]
 
 
 def sources() -> str:
@@ -157,7 +173,11 @@ def read_parts(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def play(
-    faults: Sequence[Fault], options: argparse.Namespace, parts: Path, *, alone: bool = False
+    faults: Sequence[Fault | Oddity],
+    options: argparse.Namespace,
+    parts: Path,
+    *,
+    alone: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Play faults in processes of their own, which add rows to `parts` as they come."""
     jobs = 1 if alone else max(1, min(options.jobs, len(faults)))
@@ -176,9 +196,10 @@ def play(
     return {fault.name: rows[fault.name] for fault in faults}
 
 
-def near(fault: Fault) -> list[str]:
+def near(fault: Fault | Oddity) -> list[str]:
     """The scenarios of the checks of what a fault breaks, and a few that show most."""
-    checks = [check for check in CHECKS.values() if check.requirement in fault.breaks]
+    breaks = fault.breaks if isinstance(fault, Fault) else ()
+    checks = [check for check in CHECKS.values() if check.requirement in breaks]
     own = [name for check in checks for name in check.scenarios]
     return list(dict.fromkeys([*own, *PANEL]))
 
@@ -208,7 +229,7 @@ def play_share(
             print(f"{done} of {len(names)} after {spent:.0f} s: {row.fault}", file=sys.stderr)
 
         endpoints = [find_endpoint(name) for name in ENDPOINTS]
-        asyncio.run(run_matrix(endpoints, [FAULTS[name] for name in names], plan, each=keep))
+        asyncio.run(run_matrix(endpoints, [SUBJECTS[name] for name in names], plan, each=keep))
 
 
 def difference(

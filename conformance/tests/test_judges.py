@@ -1439,3 +1439,26 @@ def test_a_close_frame_that_is_not_answered_is_judged_where_the_answer_was_waite
     assert closes("order").judge("ws.close_echo").verdict is Verdict.NOT_EXERCISED
     assert closes("close-frames").judge("ws.close_echo").verdict is Verdict.FAIL
     assert closes("order").line("in", "eof").judge("ws.close_echo").verdict is Verdict.FAIL
+
+
+def test_a_rejection_with_the_seq_of_a_valid_message_is_wrong_in_its_seq() -> None:
+    script = Script().open().say(HI).speech(1).say(b"[]").error(1, "not_an_object")
+    assert judged(script, "seq.counts_messages").verdict is Verdict.FAIL
+    assert judged(script, "reject.one_error").verdict is Verdict.NOT_EXERCISED
+    # With a code that is nobody's, or the first answer to its message, it is what it says.
+    script = Script().open().say(HI).speech(1).say(b"[]").error(1, "invalid_voice")
+    assert judged(script, "seq.counts_messages").verdict is Verdict.PASS
+    script = Script().open().say(HI).say(b"[]").error(1, "not_an_object")
+    assert judged(script, "seq.counts_messages").verdict is Verdict.PASS
+
+
+def test_a_session_with_another_seq_than_1_is_not_told_apart() -> None:
+    script = Script().open().say({"type": "hello", "protocol_versions": [1]})
+    script.hear(type="session", seq=0)
+    assert judged(script, "seq.counts_messages").verdict is Verdict.FAIL
+
+
+def test_an_endpoint_that_was_told_to_shut_down_may_end_its_sessions() -> None:
+    script = Script().open().say(HI).speech(1).note("shutdown: begins").hang_up(1012)
+    assert judged(script, "session.stays_open").verdict is not Verdict.FAIL
+    assert judged(script, "reject.session_survives").verdict is not Verdict.FAIL

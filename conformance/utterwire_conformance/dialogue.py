@@ -290,7 +290,8 @@ class Dialogue:
     @property
     def hung_up(self) -> bool:
         """Whether the endpoint ended the session though nobody asked it to."""
-        if self.abused or self.aborted:
+        # Who is told to shut down ends its sessions; what it owes them then has rules of its own.
+        if self.abused or self.aborted or "shutdown" in self.facts:
             return False
         if self.dismissed is not None:
             return True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
-__all__ = ["EXPECTED_FILE", "fault_matrix"]
+from .faults.expectation import expectations
 
-EXPECTED_FILE: Final = "faults/expected.json"
+__all__ = ["fault_matrix"]
 
 
 def fault_matrix() -> dict[str, Any] | None:
@@ -16,16 +14,16 @@ def fault_matrix() -> dict[str, Any] | None:
 
     None where the matrix was not shipped.
     """
-    source = files("utterwire_conformance") / EXPECTED_FILE
-    if not source.is_file():
+    try:
+        expected = expectations()
+    except FileNotFoundError:
         return None
-    faults: dict[str, Any] = json.loads(source.read_text("utf-8"))["faults"]
     by_check: dict[str, list[str]] = {}
-    for fault, expected in sorted(faults.items()):
-        for check in expected["red"]:
+    for fault, each in sorted(expected.items()):
+        for check in sorted(each.red):
             by_check.setdefault(check, []).append(fault)
     return {
-        "faults": len(faults),
+        "faults": len(expected),
         "checks": len(by_check),
         "by_check": dict(sorted(by_check.items())),
     }

@@ -133,6 +133,16 @@ FAULTS.chunks(
     _of_type("error", code="bad_request"),
 )
 FAULTS.chunks(
+    "one-code-unregistered",
+    "A request for an unknown voice is rejected with a code that is not in the registry.",
+    "error.registered-code",
+    lambda chunk, _: (
+        [chunk.changed(code="no_such_voice")]
+        if chunk.type == "error" and (chunk.fields or {}).get("code") == "invalid_voice"
+        else None
+    ),
+)
+FAULTS.chunks(
     "retryable-flipped",
     "Errors say `retryable` where they are not, and the other way round.",
     "error.retryable",
@@ -218,6 +228,18 @@ FAULTS.chunks(
     "Control messages are sent in binary frames.",
     "control.text-frame",
     _control(lambda chunk: [Frame(Opcode.BINARY, chunk.frame.payload)]),
+)
+
+
+FAULTS.chunks(
+    "small-talk-in-text-frames",
+    "A text frame that holds no message comes before each utterance.",
+    "audio.binary-frame",
+    lambda chunk, _: (
+        [Frame(Opcode.TEXT, b"here it comes"), chunk.frame]
+        if chunk.type == "synthesis_start"
+        else None
+    ),
 )
 
 

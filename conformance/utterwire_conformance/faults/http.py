@@ -665,6 +665,19 @@ class _FailsAfterRejection(ExchangeTamper):
         return head
 
 
+class _RefusesAfterRejection(_FailsAfterRejection):
+    """Answers 500 to every valid request that comes after one that was refused."""
+
+    def request(self, request: Request) -> Request | tuple[Head, bytes]:
+        return super().request(request) if _is_valid(request) else request
+
+
+FAULTS.add(
+    "http-serves-nobody-after-rejection",
+    "After a request was refused every valid one fails with 500.",
+    "http.survives",
+    exchange=_RefusesAfterRejection,
+)
 FAULTS.add(
     "http-breaks-after-rejection",
     "After a request was refused every other fails with 500.",

@@ -21,7 +21,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame
 
 from .catalogue import Catalogue
-from .rewriting import KEEPALIVE, error_frame, message_frame
+from .rewriting import KEEPALIVE, ChangesMessages, error_frame, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -106,16 +106,32 @@ FAULTS.chunks(
     "cancel.waiting",
     _begun,
 )
-FAULTS.rewrites(
+
+
+class _Readdresses(ChangesMessages):
+    """Gives the endpoint a `cancel` of another id, and the answer the id of the one sent."""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.type != "cancel_done":
+            return super().chunk(chunk)
+        named = _id_of(self.tap, chunk.seq or 0).get("request_id", ...)
+        return [ToClient(chunk.changed(request_id=named))]
+
+
+FAULTS.add(
     "cancel-all-spares-waiting",
     "A `cancel` without an id stops only what is being spoken.",
     "cancel.all",
-    lambda message, tap: (
-        _is_valid_cancel(message)
-        and "request_id" not in message.fields
-        and bool(_id_of(tap, tap.running or 0))
+    lambda shared, tap: _Readdresses(
+        shared,
+        tap,
+        lambda message, tap: (
+            _is_valid_cancel(message)
+            and "request_id" not in message.fields
+            and bool(_id_of(tap, tap.running or 0))
+        ),
+        lambda _, tap: json.dumps({"type": "cancel", **_id_of(tap, tap.running or 0)}).encode(),
     ),
-    lambda _, tap: json.dumps({"type": "cancel", **_id_of(tap, tap.running or 0)}).encode(),
 )
 
 
@@ -262,14 +278,18 @@ def _loosely(message: ClientMessage, tap: Tap) -> str | None:
     return next((known for known in ids if known and known.casefold() == alike), None)
 
 
-FAULTS.rewrites(
+FAULTS.add(
     "cancel-compares-loosely",
     "A `cancel` finds an id that differs in letter case, or in white space at its ends.",
     "cancel.unknown-id",
-    lambda message, tap: _loosely(message, tap) is not None,
-    lambda message, tap: json.dumps(
-        {"type": "cancel", "request_id": _loosely(message, tap)}
-    ).encode(),
+    lambda shared, tap: _Readdresses(
+        shared,
+        tap,
+        lambda message, tap: _loosely(message, tap) is not None,
+        lambda message, tap: json.dumps(
+            {"type": "cancel", "request_id": _loosely(message, tap)}
+        ).encode(),
+    ),
 )
 
 
@@ -454,6 +474,36 @@ class _ClosesAfter(SessionTamper):
             yield CloseSession(1000)
 
 
+class _RefusesAfter(SessionTamper):
+    """Fails the utterance that is asked for next after a `cancel`."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._cancelled = 0
+        self._failed: int | None = None
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        if _is_valid_cancel(message):
+            self._cancelled = message.seq
+        elif self._cancelled and message.is_valid_request and self._failed is None:
+            self._failed = message.seq
+        return super().client_message(message)
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.seq is None or chunk.seq != self._failed:
+            return super().chunk(chunk)
+        if chunk.type != "synthesis_start":
+            return []
+        named = _id_of(self.tap, chunk.seq).get("request_id")
+        return [ToClient(error_frame("internal", chunk.seq, named))]
+
+
+FAULTS.add(
+    "next-after-cancel-fails",
+    "The first utterance that is asked for after a `cancel` fails.",
+    "cancel.session-goes-on",
+    _RefusesAfter,
+)
 FAULTS.add(
     "mute-after-cancel",
     "After a `cancel` nothing is answered any more.",

@@ -19,6 +19,7 @@ from utterwire_conformance.verdict import Judgement, Verdict
 
 from .expectation import Difference, Expectation
 from .fault import Fault
+from .oddity import Oddity
 from .passage import Passage
 
 __all__ = [
@@ -127,7 +128,7 @@ class Plan:
     played without one.
     """
 
-    scenarios: Callable[[Fault], Iterable[str]] | None = None
+    scenarios: Callable[[Fault | Oddity], Iterable[str]] | None = None
     everything: bool = False
     covers: bool = False
     faults: int = 3
@@ -150,7 +151,7 @@ class Baseline:
     passages: dict[str, list[Passage]] = field(default_factory=dict)
     touched: dict[str, list[str]] = field(default_factory=dict)
 
-    def touch(self, faults: Iterable[Fault]) -> None:
+    def touch(self, faults: Iterable[Fault | Oddity]) -> None:
         """Find out in which scenarios each fault changes anything."""
         tampers: dict[str, Tampers] = {fault.name: fault for fault in faults}
         self.touched |= {name: [] for name in tampers}
@@ -229,7 +230,7 @@ class _Pulse:
             self.worst = max(self.worst, clock() - due)
 
 
-def place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
+def place_of(fault: Fault | Oddity, endpoints: Sequence[Endpoint]) -> int:
     """The first of the endpoints before which the fault can be seen.
 
     Raises:
@@ -243,7 +244,7 @@ def place_of(fault: Fault, endpoints: Sequence[Endpoint]) -> int:
 
 async def run_matrix(
     endpoints: Sequence[Endpoint],
-    faults: Iterable[Fault],
+    faults: Iterable[Fault | Oddity],
     plan: Plan | None = None,
     *,
     each: Callable[[Row], None] = lambda _: None,
@@ -260,12 +261,12 @@ async def run_matrix(
     plan = plan or Plan()
     rows: dict[str, Row] = {}
     places = asyncio.Semaphore(plan.faults)
-    queues: dict[int, list[Fault]] = {}
+    queues: dict[int, list[Fault | Oddity]] = {}
     for fault in faults:
         queues.setdefault(place_of(fault, endpoints), []).append(fault)
 
     async def one(
-        fault: Fault, endpoint: Endpoint, upstream: Instance, baseline: Baseline | None
+        fault: Fault | Oddity, endpoint: Endpoint, upstream: Instance, baseline: Baseline | None
     ) -> None:
         async with places:
             rows[fault.name] = await run_row(endpoint, upstream, fault, plan, baseline)
@@ -318,7 +319,7 @@ async def run_baseline(
 async def run_row(
     endpoint: Endpoint,
     upstream: Instance,
-    fault: Fault,
+    fault: Fault | Oddity,
     plan: Plan | None = None,
     baseline: Baseline | None = None,
 ) -> Row:
@@ -347,7 +348,7 @@ async def run_row(
 
 
 def _row(
-    fault: Fault,
+    fault: Fault | Oddity,
     endpoint: Endpoint,
     transcripts: Mapping[str, Transcript],
     standstill: float,

@@ -305,12 +305,6 @@ FAULTS.chunks(
     _restates(lambda fields: fields["profiles"].remove("interrupt")),
 )
 FAULTS.chunks(
-    "session-claims-more",
-    "`session` lists a profile that is not claimed elsewhere.",
-    "session.matches-claims",
-    _restates(lambda fields: fields["profiles"].append("timing")),
-)
-FAULTS.chunks(
     "session-other-limit",
     "`session` states another `max_waiting` than is claimed elsewhere.",
     "session.matches-claims",

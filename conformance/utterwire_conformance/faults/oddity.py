@@ -33,7 +33,7 @@ class Oddity:
     `explanation` is one sentence on what the endpoint then does, and `clause` says where the
     specification allows it. `session` and `exchange` make the tamper for one session and one HTTP
     exchange; a session's tamper adds to what the client is sent, or changes it, and leaves what
-    the client sends as it is.
+    the client sends as it is. `lacks` names profiles that the endpoint may not claim.
 
     Raises:
         ValueError: the name is not kebab-case, or the explanation no sentence.
@@ -44,6 +44,7 @@ class Oddity:
     clause: str
     session: Callable[[Shared, Tap], SessionTamper] = SessionTamper
     exchange: Callable[[Shared], ExchangeTamper] = ExchangeTamper
+    lacks: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -57,6 +58,11 @@ class Combined:
 
     def __init__(self, oddities: Sequence[Oddity]) -> None:
         self._oddities = tuple(oddities)
+
+    def as_one(self, name: str) -> Oddity:
+        """All of them as one oddity of this name."""
+        explanation = f"{len(self._oddities)} oddities at once."
+        return Oddity(name, explanation, "protocol.md#extension", self.session, self.exchange)
 
     def session(self, shared: Shared, tap: Tap) -> SessionTamper:
         """A tamper for one session."""

@@ -55,6 +55,28 @@ FAULTS.add(
     "order.start-first",
     _StartAfterAudio,
 )
+
+
+class _AudioBeforeFirstStart(SessionTamper):
+    """Sends a moment of silence before anything else of a session."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._done = False
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if not self._done and chunk.type == "synthesis_start":
+            yield ToClient(Frame(Opcode.BINARY, bytes(96)))
+        self._done = True
+        yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "audio-before-first-start",
+    "A session begins with audio that belongs to no utterance.",
+    "order.start-first",
+    _AudioBeforeFirstStart,
+)
 FAULTS.chunks(
     "start-missing",
     "There is no `synthesis_start`.",
@@ -513,9 +535,7 @@ FAULTS.add(
     "control-after-session-closed",
     "A control message comes after `session_closed`.",
     "close.last-word",
-    lambda shared, tap: _TalksAfterSessionClosed(
-        shared, tap, error_frame("internal", 1, rejected=True)
-    ),
+    lambda shared, tap: _TalksAfterSessionClosed(shared, tap, control_frame({"type": "x_goodbye"})),
 )
 FAULTS.add(
     "audio-after-session-closed",

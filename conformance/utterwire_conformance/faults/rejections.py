@@ -95,6 +95,21 @@ FAULTS.add(
 )
 
 
+class _ClosesOnUnknownVoice(SessionTamper):
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        yield from super().chunk(chunk)
+        if chunk.is_rejection and _code(chunk) == "invalid_voice":
+            yield CloseSession(1008, "no such voice")
+
+
+FAULTS.add(
+    "unknown-voice-closes",
+    "After it has rejected a request for an unknown voice the endpoint closes the session.",
+    "reject.session-survives",
+    _ClosesOnUnknownVoice,
+)
+
+
 class _DeafAfterRejection(SessionTamper):
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
@@ -346,6 +361,38 @@ FAULTS.add(
     "JSON with odd parts, such as a name twice or a hundred levels, ends the session.",
     "reject.odd-json-survives",
     _ClosesOnOddJson,
+)
+FAULTS.renames(
+    "odd-json-miscoded",
+    "JSON with odd parts is rejected with the code `invalid_speed`.",
+    "reject.odd-json-survives",
+    lambda message, tap: message.meaning.verdict == "either" and _is_odd(message.data),
+    "invalid_speed",
+)
+
+
+class _QueueFullWaits(SessionTamper):
+    """Says `queue_full` only when the running utterance has ended."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._held: list[Action] = []
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if _code(chunk) == "queue_full" and self.tap.running is not None:
+            self._held.append(ToClient(chunk.frame))
+            return
+        yield ToClient(chunk.frame)
+        if chunk.is_terminal:
+            held, self._held = self._held, []
+            yield from held
+
+
+FAULTS.add(
+    "queue-full-waits",
+    "`queue_full` comes only when the running utterance has ended.",
+    "read.always",
+    _QueueFullWaits,
 )
 FAULTS.chunks(
     "queue-full-unanswered",

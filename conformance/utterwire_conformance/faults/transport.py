@@ -21,7 +21,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame, Opcode, close_payload
 
 from .catalogue import Catalogue
-from .rewriting import KEEPALIVE
+from .rewriting import KEEPALIVE, error_frame
 
 __all__ = ["FAULTS"]
 
@@ -354,6 +354,25 @@ FAULTS.add(
     "On shutdown what was accepted is dropped without a word.",
     "shutdown.drains",
     _ShutdownDrops,
+)
+
+
+class _ShutdownFails(SessionTamper):
+    """Fails what it could finish once the endpoint has been told to stop."""
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if not self.shared.shutting_down or chunk.type != "synthesis_complete":
+            return super().chunk(chunk)
+        message = self.tap.messages.get(chunk.seq or 0)
+        named = message.meaning.request_id if message is not None else None
+        return [ToClient(error_frame("internal", chunk.seq or 0, named))]
+
+
+FAULTS.add(
+    "shutdown-fails-utterances",
+    "On shutdown what was accepted ends in the error `internal`.",
+    "shutdown.drains",
+    _ShutdownFails,
 )
 FAULTS.chunks(
     "shutdown-called-internal",

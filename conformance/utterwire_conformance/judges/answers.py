@@ -8,7 +8,7 @@ from typing import Final
 from utterwire_schemas import ERROR_CODES
 
 from utterwire_conformance.check import Account, check, on_sessions, settle
-from utterwire_conformance.dialogue import Chunk, Dialogue, Utterance
+from utterwire_conformance.dialogue import Chunk, Dialogue, Sent, Utterance
 from utterwire_conformance.verdict import Judgement, fail, passed
 
 from . import quote
@@ -350,12 +350,18 @@ def misnumbered(dialogue: Dialogue) -> bool:
 def _numbering(dialogue: Dialogue) -> Iterator[tuple[Chunk, str | None]]:
     """Each control message about another, and what is wrong with its `seq`."""
     running: int | None = None
+    begun: set[int] = set()
     for chunk in dialogue.controls:
+        if chunk.type == "session" and chunk.said_seq != 1:
+            yield chunk, f"`seq` of a `session` is {chunk.said_seq}; a `hello` is message 1."
         if chunk.type not in _ABOUT:
             continue
-        yield chunk, _wrong_seq(dialogue, chunk, running)
+        # The end of what was begun before is that, also where another was begun meanwhile.
+        due = None if chunk.said_seq in begun else running
+        yield chunk, _wrong_seq(dialogue, chunk, due)
         if chunk.said_seq is not None and chunk.type == "synthesis_start":
             running = chunk.said_seq
+            begun.add(running)
 
 
 def _wrong_seq(dialogue: Dialogue, chunk: Chunk, running: int | None) -> str | None:
@@ -366,6 +372,8 @@ def _wrong_seq(dialogue: Dialogue, chunk: Chunk, running: int | None) -> str | N
     if not 1 <= said <= len(sent):
         return f"`seq` is {said}, but {len(sent)} messages had been sent."
     message = dialogue.sent[said - 1]
+    if message.after_close or (chunk.type == "cancel_done" and message.meaning.type == "cancel"):
+        return None
     named = chunk.fields.get("request_id")
     others = [s.seq for s in sent if s.meaning.request_id == named and s.meaning.id_certain]
     # Of odd JSON nobody knows which id, if any, it has.
@@ -376,7 +384,31 @@ def _wrong_seq(dialogue: Dialogue, chunk: Chunk, running: int | None) -> str | N
         return f"`seq` is {said}, but message {running} was being spoken."
     if message.meaning.verdict == "accept" and message.meaning.type in ("keepalive", "close"):
         return f"`seq` is {said}, which is a `{message.meaning.type}`."
+    meant = _meant(dialogue, chunk, said) if chunk.rejects else None
+    if meant is not None:
+        return f"`seq` is {said}, a valid message; the code is that of message {meant.seq}."
     return None
+
+
+def _meant(dialogue: Dialogue, chunk: Chunk, said: int) -> Sent | None:
+    """The message that a rejection must have been meant for, by its code: one that no answer
+    names, where what it does name is valid and was answered before."""
+    answered = any(c.said_seq == said and c.number < chunk.number for c in dialogue.answers)
+    if dialogue.sent[said - 1].meaning.verdict != "accept" or not answered:
+        return None
+    named = {c.said_seq for c in dialogue.answers}
+    return next(
+        (
+            sent
+            for sent in dialogue.sent
+            if sent.index < chunk.index
+            and sent.seq not in named
+            and not sent.after_close
+            and sent.meaning.verdict == "reject"
+            and chunk.code in sent.meaning.codes
+        ),
+        None,
+    )
 
 
 @check(

@@ -61,7 +61,7 @@ def _private(chunk: Chunk) -> bool:
     return (chunk.type or "").startswith("x_")
 
 
-@check("hello.session", "negotiation", "hello-versions")
+@check("hello.session", "negotiation", "hello-versions", correlates=False)
 @on_sessions("no `hello` could be sent as message 1")
 def hello_session(dialogue: Dialogue) -> Iterator[Judgement]:
     """A valid `hello` as message 1 is answered at once by one `session`."""
