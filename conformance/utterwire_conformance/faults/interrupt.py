@@ -475,7 +475,7 @@ class _ClosesAfter(SessionTamper):
 
 
 class _RefusesAfter(SessionTamper):
-    """Fails the utterance that is asked for next after a `cancel`."""
+    """Rejects the request that is sent next after a `cancel`."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
@@ -495,12 +495,12 @@ class _RefusesAfter(SessionTamper):
         if chunk.type != "synthesis_start":
             return []
         named = _id_of(self.tap, chunk.seq).get("request_id")
-        return [ToClient(error_frame("internal", chunk.seq, named))]
+        return [ToClient(error_frame("internal", chunk.seq, named, rejected=True))]
 
 
 FAULTS.add(
-    "next-after-cancel-fails",
-    "The first utterance that is asked for after a `cancel` fails.",
+    "next-after-cancel-refused",
+    "The first request after a `cancel` is rejected.",
     "cancel.session-goes-on",
     _RefusesAfter,
 )

@@ -1,0 +1,59 @@
+"""What is expected of faults, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from utterwire_conformance.faults.expectation import (
+    Difference,
+    Expectation,
+    expectations,
+    from_json,
+    to_text,
+)
+
+ONE = Expectation("reference", frozenset({"b", "a"}), ("y", "x"), {"c": "Both are right."})
+
+
+def test_what_is_written_is_read_again() -> None:
+    import json
+
+    assert from_json(json.loads(to_text({"one": ONE}))) == {
+        "one": Expectation("reference", ONE.red, ("x", "y"), ONE.may)
+    }
+
+
+def test_the_file_is_written_as_it_is_read() -> None:
+    from importlib.resources import files
+
+    text = (files("utterwire_conformance.faults") / "expected.json").read_text(encoding="utf-8")
+    assert to_text(expectations()) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"red": frozenset()}, "no check"),
+        ({"may": {"a": "Both."}}, "both must and may"),
+        ({"may": {"c": " "}}, "no reason"),
+    ],
+)
+def test_an_expectation_that_is_none_is_refused(change: dict[str, Any], match: str) -> None:
+    given = {"endpoint": "reference", "red": frozenset({"a"}), "play": (), "may": {}}
+    with pytest.raises(ValueError, match=match):
+        Expectation(**(given | change))
+
+
+def test_a_document_of_another_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="version 1"):
+        from_json({"version": 2, "faults": {}})
+
+
+def test_a_difference_reads_as_a_sentence() -> None:
+    found = Difference.between("one", {"a", "c", "d"}, ONE)
+    assert found
+    assert str(found) == (
+        "one: expected to turn red, and did not: b; turned red, and was not expected to: d"
+    )
+    assert str(Difference.between("one", {"a", "b"}, ONE)) == "one: as expected"
