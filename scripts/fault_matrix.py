@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def play(
     jobs = 1 if alone else max(1, min(options.jobs, len(faults)))
     # Those that are next to each other are alike, and so take alike long.
     shares = [[fault.name for fault in faults[number::jobs]] for number in range(jobs)]
-    with ProcessPoolExecutor(max_workers=jobs) as pool:
+    with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
         everything, version = options.everything, sources()
         tasks = [
             pool.submit(play_share, names, everything, options.short, alone, str(parts), version)

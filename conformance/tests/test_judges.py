@@ -1452,7 +1452,7 @@ def test_a_rejection_with_the_seq_of_a_valid_message_is_wrong_in_its_seq() -> No
     assert judged(script, "seq.counts_messages").verdict is Verdict.PASS
 
 
-def test_a_session_with_another_seq_than_1_is_not_told_apart() -> None:
+def test_a_session_that_answers_no_hello_is_wrong_in_its_seq() -> None:
     script = Script().open().say({"type": "hello", "protocol_versions": [1]})
     script.hear(type="session", seq=0)
     assert judged(script, "seq.counts_messages").verdict is Verdict.FAIL

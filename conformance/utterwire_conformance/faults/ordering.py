@@ -246,6 +246,34 @@ FAULTS.add(
 )
 
 
+class _NextStartFirst(SessionTamper):
+    """Sends the end of an utterance just after the start of the one that waits behind it."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._held: list[Action] = []
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.type == "synthesis_complete" and self.tap.waiting() and not self._held:
+            self._held.append(ToClient(chunk.frame))
+            return
+        held, self._held = self._held, []
+        if chunk.type == "synthesis_start":
+            yield ToClient(chunk.frame)
+            yield from held
+        else:
+            yield from held
+            yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "next-start-before-end",
+    "An utterance that waits is started just before the end of the running one is told.",
+    "order.no-mixing",
+    _NextStartFirst,
+)
+
+
 class _ClosesAfterUtterance(SessionTamper):
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         yield ToClient(chunk.frame)

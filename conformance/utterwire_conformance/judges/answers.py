@@ -352,8 +352,8 @@ def _numbering(dialogue: Dialogue) -> Iterator[tuple[Chunk, str | None]]:
     running: int | None = None
     begun: set[int] = set()
     for chunk in dialogue.controls:
-        if chunk.type == "session" and chunk.said_seq != 1:
-            yield chunk, f"`seq` of a `session` is {chunk.said_seq}; a `hello` is message 1."
+        if chunk.type == "session" and not _is_hello(dialogue, chunk.said_seq):
+            yield chunk, f"`seq` of a `session` is {chunk.said_seq}, which is no `hello`."
         if chunk.type not in _ABOUT:
             continue
         # The end of what was begun before is that, also where another was begun meanwhile.
@@ -388,6 +388,11 @@ def _wrong_seq(dialogue: Dialogue, chunk: Chunk, running: int | None) -> str | N
     if meant is not None:
         return f"`seq` is {said}, a valid message; the code is that of message {meant.seq}."
     return None
+
+
+def _is_hello(dialogue: Dialogue, seq: int | None) -> bool:
+    known = seq is not None and 1 <= seq <= len(dialogue.sent)
+    return known and dialogue.sent[(seq or 1) - 1].meaning.type == "hello"
 
 
 def _meant(dialogue: Dialogue, chunk: Chunk, said: int) -> Sent | None:
