@@ -39,7 +39,7 @@ _UNWANTED: Final = _RED | {Verdict.HARNESS_ERROR}
 _NEGOTIATION: Final = "negotiation"
 # The endpoint of a matrix is known to be quick: who is silent for so long stays silent. It is less
 # than the idle limit of the built-in endpoints, which would end the silence.
-_PACE: Final = Pace(connect=10.0, first=3.5, stall=3.5)
+_PACE: Final = Pace(connect=10.0, first=2.5, stall=2.5)
 _PATIENT: Final = Pace(connect=30.0, first=30.0, stall=30.0)
 _TRIES: Final = 5
 _BEAT_S: Final = 0.1

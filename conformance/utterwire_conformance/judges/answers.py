@@ -352,7 +352,8 @@ def _numbering(dialogue: Dialogue) -> Iterator[tuple[Chunk, str | None]]:
     running: int | None = None
     begun: set[int] = set()
     for chunk in dialogue.controls:
-        if chunk.type == "session" and not _is_hello(dialogue, chunk.said_seq):
+        asked = any(sent.meaning.type == "hello" for sent in dialogue.sent)
+        if chunk.type == "session" and asked and not _is_hello(dialogue, chunk.said_seq):
             yield chunk, f"`seq` of a `session` is {chunk.said_seq}, which is no `hello`."
         if chunk.type not in _ABOUT:
             continue
