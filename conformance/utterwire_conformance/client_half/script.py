@@ -226,6 +226,8 @@ async def play(
         task = asyncio.create_task(scene.meet(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        # Also where it was cancelled before it had begun.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     watch = _Watch()
     watching = asyncio.create_task(watch.run())
