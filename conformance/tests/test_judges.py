@@ -1462,3 +1462,49 @@ def test_an_endpoint_that_was_told_to_shut_down_may_end_its_sessions() -> None:
     script = Script().open().say(HI).speech(1).note("shutdown: begins").hang_up(1012)
     assert judged(script, "session.stays_open").verdict is not Verdict.FAIL
     assert judged(script, "reject.session_survives").verdict is not Verdict.FAIL
+
+
+STOOD_STILL: list[tuple[str, Callable[[], Script]]] = [
+    (
+        "close.endpoint_waits",
+        lambda: Script().open().say({"type": "close"}).farewell(seq=1, last_seq=1).hang_up(),
+    ),
+    (
+        "close.endpoint_gives_up",
+        lambda: (
+            Script("endpoint-closes")
+            .open()
+            .say({"type": "close"})
+            .farewell(seq=1, last_seq=1)
+            .wait(6.0)
+            .hang_up()
+        ),
+    ),
+    (
+        "idle.session_closed",
+        lambda: Script("idle").open().note("idle limit: 4").wait(1.0).farewell("idle", last_seq=0),
+    ),
+    (
+        "idle.reset_by_messages",
+        lambda: (
+            Script("idle-reset")
+            .open()
+            .note("idle limit: 4")
+            .say({"type": "keepalive"})
+            .farewell("idle", last_seq=0)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "script"), STOOD_STILL, ids=[row[0] for row in STOOD_STILL])
+def test_times_across_a_standstill_of_the_suite_tell_nothing(
+    check: str, script: Callable[[], Script]
+) -> None:
+    red = {Verdict.FAIL, Verdict.WEAK}
+    assert judged(script(), check).verdict in red
+    # Long over, or to come: then they tell what they always do.
+    assert judged(script().note("stood still: -9.000 -8.000"), check).verdict in red
+    assert judged(script().note("stood still: 90.000 91.000"), check).verdict in red
+    still = judged(script().note("stood still: -9.000 90.000"), check)
+    assert still.verdict is Verdict.NOT_EXERCISED, still

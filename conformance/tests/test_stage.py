@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -112,3 +113,25 @@ async def test_what_a_scenario_can_run_into(
 
 async def test_a_scenario_does_not_last_for_ever() -> None:
     assert await _play(None, 0.01) == ("it was not over after 0.01 s", None)
+
+
+async def test_a_standstill_of_the_suite_is_written_down() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.recorder.record("out", "open", stage.recorder.next_session())
+        time.sleep(0.7)  # noqa: ASYNC251 - this is the standstill
+
+    endpoint = Endpoint("x", url="ws://h")
+    transcript = await play(
+        Scenario("scene", "core", scene),
+        Target(endpoint),
+        Instance("ws://h", "http://h"),
+        Pace(first=1.0),
+        Meter(Budget()),
+    )
+    assert transcript.unfinished is transcript.broken is None
+    (note,) = [entry for entry in transcript.entries if entry.dir == "note"]
+    assert note.session == 1
+    assert note.text is not None
+    assert note.text.startswith("stood still: ")
+    since, until = map(float, note.text.removeprefix("stood still: ").split())
+    assert until - since >= 0.6

@@ -6,6 +6,7 @@ for the judges. It is fed line by line, so that the driver can watch a session w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,11 +17,25 @@ from .client_message import Meaning, read_client_message
 from .strict_json import JsonValue
 from .transcript import Case, Entry, Transcript
 
-__all__ = ["MOST_REJECTIONS", "Chunk", "Closing", "Dialogue", "Sent", "Utterance", "dialogues"]
+__all__ = [
+    "MOST_REJECTIONS",
+    "STOOD_STILL",
+    "Chunk",
+    "Closing",
+    "Dialogue",
+    "Sent",
+    "Utterance",
+    "dialogues",
+]
 
 MOST_REJECTIONS: Final = 256
 """So many rejections wait for their places; what is past that goes out at once."""
 
+STOOD_STILL: Final = "stood still: "
+"""How the remark begins that the suite stood still; two moments follow."""
+
+# So long after a standstill things are still read that came in its time.
+_CATCHING_UP_S: Final = 0.25
 _TERMINALS: Final = frozenset({"synthesis_complete", "cancelled"})
 _ABOUT_UTTERANCE: Final = frozenset(
     {"synthesis_start", "synthesis_complete", "cancelled", "error", "marks"}
@@ -235,6 +250,8 @@ class Dialogue:
         """The same of messages of the types `cancel` and `hello`."""
         self.facts: dict[str, str] = {}
         """Other remarks of the scenario, `name: value`."""
+        self.standstills: list[tuple[float, float]] = []
+        """When the suite itself stood still, from and until, in seconds of the recording."""
         self.breaches: tuple[Breach, ...] | None = None
         """What the oracle found, once it was asked."""
         self.misnumbered: bool | None = None
@@ -257,6 +274,15 @@ class Dialogue:
         if self.asked is None or self.opened is None:
             return 0.0
         return self.opened.t - self.asked.t
+
+    def stood_still(self, since: float, until: float) -> bool:
+        """Whether the suite stood still between two moments, so that neither tells much.
+
+        What came meanwhile was read, and so has its time, only afterwards.
+        """
+        return any(
+            start < until and since < end + _CATCHING_UP_S for start, end in self.standstills
+        )
 
     def had_ended(self, utterance: Utterance | None, t: float) -> bool:
         """Whether, by its own account, it had ended when a message sent at `t` was read.
@@ -385,6 +411,10 @@ class Dialogue:
             self.in_vain |= _seqs(text) & self.utterances.keys()
         elif text.startswith("unanswered: "):
             self.unanswered |= _seqs(text) & self.utterances.keys()
+        elif text.startswith(STOOD_STILL):
+            since, _, until = text.removeprefix(STOOD_STILL).partition(" ")
+            with contextlib.suppress(ValueError):
+                self.standstills.append((float(since), float(until)))
         elif ": " in text:
             name, _, value = text.partition(": ")
             self.facts[name] = value

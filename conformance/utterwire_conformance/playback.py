@@ -102,6 +102,7 @@ MEASURED: Final = (
     "memory ",
     "not accepted: ",
     "played again: ",
+    "stood still: ",
     "turned away: ",
     "unread: ",
 )

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from .claims import EndpointClaims
-from .dialogue import Utterance
+from .dialogue import STOOD_STILL, Utterance
 from .driver import ConnectFailed, HandshakeRefused, HttpConnection, Recorder, WebSocketSession
 from .endpoints import Budget, Endpoint
 from .places import Places
@@ -55,6 +55,8 @@ _SCENARIO_LIMIT_S: Final = 60.0
 _HOPELESS_LIMIT_S: Final = 6.0
 _HOPELESS_BYTES: Final = 512 * 1024
 _TO_READ_S: Final = 0.3
+_PULSE_S: Final = 0.1
+_STANDSTILL_S: Final = 0.5
 _HOPELESS_FRAMES: Final = 1_000
 # Asking again for a place.
 _NO_ROOM: Final = (429, 503)
@@ -731,6 +733,8 @@ async def _play(
     limit = scenario.limit_s + 10.0 * max(0.0, pace.first - 5.0)
     if meter.hopeless:
         limit = _HOPELESS_LIMIT_S
+    pulse = _Pulse(recorder)
+    beating = asyncio.create_task(pulse.run(), name="pulse")
     try:
         async with asyncio.timeout(limit):
             try:
@@ -761,4 +765,33 @@ async def _play(
             place = place.tb_next
         line = f" (line {place.tb_lineno})" if place is not None else ""
         transcript.broken = f"the suite failed: {type(error).__name__}: {error}{line}"
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+        pulse.beat()
     return transcript
+
+
+class _Pulse:
+    """Writes down when nothing of the suite ran: a machine that halts, or has too much to do.
+
+    Times between which that was tell nothing of the endpoint.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last = recorder.now
+
+    async def run(self) -> None:
+        """Beat until it is cancelled."""
+        while True:
+            await asyncio.sleep(_PULSE_S)
+            self.beat()
+
+    def beat(self) -> None:
+        """Say that the suite runs."""
+        recorder, last = self._recorder, self._last
+        self._last = now = recorder.now
+        if now - last > _PULSE_S + _STANDSTILL_S:
+            for session in range(1, recorder.sessions + 1):
+                recorder.note(f"{STOOD_STILL}{last:.3f} {now:.3f}", session)

@@ -211,6 +211,8 @@ def _waited(dialogue: Dialogue) -> tuple[float, Chunk] | None:
     ours = dialogue.close_out
     if ended is None or index is None or (ours is not None and ours.index < index):
         return None
+    if dialogue.stood_still(farewell.t, ended):
+        return None
     return ended - farewell.t, farewell
 
 
@@ -337,7 +339,10 @@ def idle_closed(dialogue: Dialogue) -> Iterator[Judgement]:
             advice=advice,
         )
         return
-    waited = farewell.t - _idle_since(dialogue, farewell)
+    since = _idle_since(dialogue, farewell)
+    if dialogue.stood_still(since, farewell.t):
+        return
+    waited = farewell.t - since
     if waited < limit - _SLACK_S - dialogue.rtt:
         yield fail(
             f"A session was ended as idle after {waited:.2f} s; its limit is {limit:g} s.",
@@ -364,6 +369,9 @@ def idle_reset(dialogue: Dialogue) -> Iterator[Judgement]:
         return
     farewell = dialogue.session_closed
     if farewell is not None and farewell.fields.get("reason") == "idle":
+        if dialogue.stood_still(_idle_since(dialogue, farewell), farewell.t):
+            # The messages that should have kept it were not sent in time.
+            return
         held = "held for" in dialogue.facts
         if held and dialogue.had_ended(dialogue.utterances.get(1), farewell.t - limit):
             yield not_exercised(

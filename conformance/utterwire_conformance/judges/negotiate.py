@@ -419,6 +419,8 @@ def limits_hold(dialogue: Dialogue) -> Iterator[Judgement]:
         return
     since = max([s.t for s in dialogue.sent], default=opened.t)
     farewell = dialogue.session_closed
+    if farewell is not None and dialogue.stood_still(since, farewell.t):
+        return
     waited = farewell.t - since if farewell is not None else None
     if farewell is None or farewell.fields.get("reason") != "idle":
         reason = f"After the stated {limit:g} s of silence the session did not end as idle."

@@ -265,6 +265,8 @@ def client_closes(dialogue: Dialogue) -> Iterator[Judgement]:
         return
     farewell = dialogue.session_closed
     ended = dialogue.entries[theirs].t
+    if farewell is not None and dialogue.stood_still(farewell.t, ended):
+        return
     waited = ended - farewell.t if farewell is not None else None
     if waited is not None and waited >= _AT_LEAST_S - _SLACK_S - dialogue.rtt:
         yield passed()
