@@ -548,10 +548,12 @@ BAD: list[tuple[str, str, tuple[Any, ...]]] = [
     ),
 ]
 
+# Judged with the close, and with the formats, by their faults.
+ELSEWHERE = {"session.closed", "cancel.saves_audio_encoded"}
 UNSEEN: list[tuple[str, str, tuple[Any, ...]]] = [
     (check, "nothing was cancelled", (ask(), *spoken(1)))
     for check in CHECKS
-    if check.startswith("cancel.")
+    if check.startswith("cancel.") and check not in ELSEWHERE
 ]
 UNSEEN += [
     (
@@ -662,7 +664,7 @@ def test_what_was_not_seen_is_not_judged(check: str, what: str, lines: tuple[Any
 def test_every_check_has_its_tables() -> None:
     mine = {c for c in CHECKS if c.startswith(("cancel.", "hello."))}
     mine |= {c for c in CHECKS if c.startswith("session.") and c != "session.stays_open"}
-    mine -= {"session.closed"}
+    mine -= ELSEWHERE
     for table in ({g[0] for g in GOOD}, {b[0] for b in BAD}, {u[0] for u in UNSEEN}):
         assert table == mine
 
