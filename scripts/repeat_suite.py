@@ -31,11 +31,12 @@ LIBRARIES = ("pytest", "starlette", "uvicorn", "websockets")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: wall time in seconds, exit status, verdict by requirement."""
+    """One run: wall time in seconds, exit status, verdict by requirement, reasons where it broke."""
 
     wall_s: float
     exit_code: int
     verdicts: dict[str, str]
+    broken: dict[str, str]
 
 
 def run_once(endpoint: str, endpoints: str | None) -> Run:
@@ -53,7 +54,12 @@ def run_once(endpoint: str, endpoints: str | None) -> Run:
         wall = time.monotonic() - started
         report = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
     verdicts = {each["requirement"]: each["verdict"] for each in report["results"]}
-    return Run(wall, done.returncode, verdicts)
+    broken = {
+        each["requirement"]: next((c["reason"] for c in each["checks"] if "reason" in c), "")
+        for each in report["results"]
+        if each["verdict"] in ("fail", "weak", "harness-error")
+    }
+    return Run(wall, done.returncode, verdicts, broken)
 
 
 def differences(runs: list[Run]) -> dict[str, list[str]]:
@@ -99,6 +105,7 @@ def main(arguments: list[str]) -> int:
         "wall_median_s": round(statistics.median(run.wall_s for run in runs), 1),
         "verdicts_of_first_run": counts,
         "differing": differing,
+        "broken": {str(number): run.broken for number, run in enumerate(runs, 1) if run.broken},
     }
     write(result, options.out)
     return int(bool(differing) or any(run.exit_code for run in runs))
