@@ -31,7 +31,7 @@ LIBRARIES = ("pytest", "starlette", "uvicorn", "websockets")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: wall time in seconds, exit status, verdict by requirement, reasons where it broke."""
+    """One run: wall time in seconds, exit status, verdicts, and the reasons where it broke."""
 
     wall_s: float
     exit_code: int
