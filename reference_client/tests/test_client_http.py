@@ -21,7 +21,7 @@ from utterwire_client.errors import (
     UtterwireError,
 )
 from utterwire_client.events import Audio, Complete, Event, Start
-from utterwire_client.http import http_speech
+from utterwire_client.http import HttpTransport, http_speech
 
 AUDIO = struct.pack("<8h", *range(8))
 HEAD = {
@@ -40,11 +40,13 @@ class Exchange:
         self.writer = writer
         self.line = ""
         self.headers: dict[str, str] = {}
+        self.names: list[str] = []
         self.body = b""
 
     async def read(self) -> None:
         raw = (await self._reader.readuntil(b"\r\n\r\n")).decode()
         self.line, *rows = raw.strip().split("\r\n")
+        self.names = [row.partition(":")[0].lower() for row in rows]
         self.headers = {k.lower(): v.strip() for k, _, v in (row.partition(":") for row in rows)}
         self.body = await self._reader.readexactly(int(self.headers.get("content-length", "0")))
 
@@ -153,6 +155,35 @@ async def test_audio_as_it_comes(web: Serve) -> None:
         "voice": "nova",
         "request_id": "a",
     }
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_each_field_is_sent_once(web: Serve, transport: HttpTransport) -> None:
+    """Two `Content-Type` are taken for none, or for one that nobody knows (RFC 9110 5.3)."""
+    seen: list[Exchange] = []
+
+    async def script(exchange: Exchange) -> None:
+        seen.append(exchange)
+        exchange.answer(401, b"")
+
+    given = [("user-agent", "mine"), ("X-Token", "a"), ("X-Token", "b")]
+    with pytest.raises(ConnectFailed):
+        await gather(await web(script), transport=transport, headers=given)
+    (exchange,) = seen
+    assert exchange.names.count("x-token") == 2
+    assert {n for n in exchange.names if exchange.names.count(n) > 1} == {"x-token"}
+    assert {"content-type", "accept"} <= set(exchange.names)
+    assert exchange.headers["user-agent"] == "mine"
+    assert exchange.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "1.5", "x", "9" * 5_000])
+async def test_a_rate_that_is_none(web: Serve, rate: str) -> None:
+    async def script(exchange: Exchange) -> None:
+        exchange.answer(200, AUDIO, **{"Utterwire-Sample-Rate": rate})
+
+    events = await gather(await web(script), sample_rate=8000)
+    assert events[0] == Start(sample_rate=8000, format="pcm_s16le", voice=None, implied=True)
 
 
 async def test_without_headers_it_is_what_was_asked_for(web: Serve) -> None:
@@ -397,6 +428,21 @@ async def test_faults_that_can_be_lived_with(web: Serve) -> None:
     assert events[0] == Start(sample_rate=24000, format="pcm_s16le", voice=None, implied=True)
     assert sound(events) == AUDIO
     assert [violation.requirement for violation in told] == ["sse.start", "sse.chunks"]
+
+
+@pytest.mark.parametrize("value", ["-1", "NaN", "Infinity", "true", '"1"', 400 * "9"])
+async def test_numbers_that_cannot_be(web: Serve, value: str) -> None:
+    """What is told of the audio is made up for where it is nonsense; the audio is what counts."""
+    told = f'event: audio_stream_start\ndata: {{"format": "pcm_s16le", "sample_rate": {value}}}\n\n'
+    end = f'event: audio_stream_end\ndata: {{"total_chunks": 1, "duration_s": {value}}}\n\n'
+    pieces = [told.encode(), chunk(0, AUDIO), end.encode()]
+    events = await gather(await web(streaming(*pieces)), transport="sse", sample_rate=16000)
+    assert sound(events) == AUDIO
+    last = events[-1]
+    assert isinstance(last, Complete)
+    assert isinstance(events[0], Start)
+    assert events[0].sample_rate == 16000
+    assert last.duration_s == 8 / 16000
 
 
 @pytest.mark.parametrize(

@@ -102,5 +102,6 @@ class EventStreamReader:
             self._name = value
         elif field == "data":
             self._data.append(value)
-            self._size += len(value)
+            # A line counts even where it is empty: it is held, too.
+            self._size += len(value) + 1
         return None

@@ -40,6 +40,7 @@ HttpTransport = Literal["http", "sse"]
 
 _USER_AGENT = "utterwire-client/1"
 _MAX_ERROR_BYTES = 65_536
+_MOST_RATE = 999_999_999
 _SAMPLE_BYTES = {"pcm_s16le": 2}
 _DEFAULT_RATE = 24_000
 _DEFAULT_FORMAT = "pcm_s16le"
@@ -64,9 +65,10 @@ class _Answer:
     told: set[str] = field(default_factory=set)
 
     def begin(self, rate: object, name: object, voice: object) -> Start:
-        implied = not (isinstance(rate, int) and isinstance(name, str))
+        told = _rate(rate)
+        implied = told is None or not isinstance(name, str)
         self.start = Start(
-            sample_rate=rate if isinstance(rate, int) else self.sample_rate or _DEFAULT_RATE,
+            sample_rate=told or self.sample_rate or _DEFAULT_RATE,
             format=name if isinstance(name, str) else self.format or _DEFAULT_FORMAT,
             voice=voice if isinstance(voice, str) else None,
             implied=implied,
@@ -88,8 +90,7 @@ class _Answer:
                 "audio.whole-samples",
                 "the audio ended in the middle of a sample; its last byte was dropped",
             )
-        known = isinstance(duration_s, int | float) and not isinstance(duration_s, bool)
-        seconds = float(duration_s) if known else None  # type: ignore[arg-type]
+        seconds = _seconds(duration_s)
         if seconds is None and self.start is not None and self.start.format == "pcm_s16le":
             seconds = self.received_bytes / (2 * self.start.sample_rate)
         return Complete(received_bytes=self.received_bytes, duration_s=seconds)
@@ -147,12 +148,16 @@ async def http_speech(
         request_id=request_id,
     )
     answer = _Answer(shown, on_violation or _ignore, sample_rate, format)
-    fields = [("Content-Type", "application/json"), ("User-Agent", _USER_AGENT)]
-    if transport == "sse":
-        fields.append(("Accept", "text/event-stream"))
-    else:
-        fields.append(("Accept", "*/*"))
-    given = [*fields, *checked_headers(headers)]
+    given = checked_headers(headers)
+    fields = {
+        "Content-Type": "application/json",
+        "User-Agent": _USER_AGENT,
+        "Accept": "text/event-stream" if transport == "sse" else "*/*",
+        # The body is read as it comes: nothing may be packed on its way.
+        "Accept-Encoding": "identity",
+    }
+    named = {name.lower() for name, _ in given}
+    own = [(name, value) for name, value in fields.items() if name.lower() not in named]
     try:
         client = httpx.AsyncClient(
             verify=ssl if ssl is not None else True,
@@ -162,7 +167,7 @@ async def http_speech(
             timeout=httpx.Timeout(None, connect=_finite(deadlines.connect_s)),
         )
         async with client:
-            request = client.build_request("POST", address, content=body, headers=[*fields, *given])
+            request = client.build_request("POST", address, content=body, headers=[*own, *given])
             exchange = _exchange(client, request, transport, answer, deadlines)
             async with contextlib.aclosing(exchange) as events:
                 async for event in events:
@@ -224,7 +229,7 @@ async def _raw(
     name = response.headers.get("utterwire-format")
     voice = response.headers.get("utterwire-voice")
     yield answer.begin(
-        int(rate) if rate.isascii() and rate.isdigit() and int(rate) > 0 else None,
+        int(rate) if rate.isascii() and rate.isdigit() and len(rate) < 10 else None,
         name or None,
         unquote(voice) if voice else None,
     )
@@ -393,6 +398,24 @@ def _body(text: str, **fields: Any) -> bytes:
     chunk = core.next_chunk()
     assert chunk is not None
     return chunk.data
+
+
+def _rate(value: object) -> int | None:
+    """A sample rate that an endpoint told; None for what can be none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value <= _MOST_RATE else None
+
+
+def _seconds(value: object) -> float | None:
+    """A duration that an endpoint told; None for what can be none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _finite(seconds: float) -> float | None:
