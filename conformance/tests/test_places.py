@@ -41,6 +41,24 @@ async def test_as_many_as_there_are_places_and_no_more() -> None:
     assert now == 0
 
 
+async def test_all_can_be_broken_off_at_once() -> None:
+    """Who holds a place lets those go that wait for it, and they are cancelled already."""
+    places = Places(1)
+
+    async def one() -> None:
+        async with places.reserved(1):
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(one()) for _ in range(4)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == 4 * [asyncio.CancelledError]
+    async with asyncio.timeout(10.0), places.reserved(1) as held:
+        assert held == 1
+
+
 @given(
     limit=st.one_of(st.none(), st.integers(1, 4)),
     wishes=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=12),

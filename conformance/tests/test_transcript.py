@@ -73,6 +73,16 @@ def test_every_line_satisfies_the_schema() -> None:
         (["[]"], "line 1"),
         (['{"utterwire_transcript": 1, "endpoint": "x"}', "nonsense"], "line 2"),
         (['{"utterwire_transcript": 1, "endpoint": "x"}', '{"t": 1}'], "line 2"),
+        *(
+            (
+                [
+                    '{"utterwire_transcript": 1, "endpoint": "x"}',
+                    f'{{"t": {t}, "dir": "in", "kind": "eof", "session": 1}}',
+                ],
+                "line 2",
+            )
+            for t in ("-1", "NaN", "Infinity", "true", 400 * "9")
+        ),
     ],
 )
 def test_what_is_no_transcript_is_named_by_its_line(lines: list[str], where: str) -> None:

@@ -77,7 +77,8 @@ class Places:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._reserved -= count
-            else:
+            elif (count, turn) in self._waiting:
+                # Who left before may have passed over it already.
                 self._waiting.remove((count, turn))
             self._admit()
             raise

@@ -10,7 +10,6 @@ import base64
 import gzip
 import json
 import lzma
-import math
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -66,6 +65,7 @@ _KINDS: Final[frozenset[str]] = frozenset(get_args(Kind))
 _DIRECTIONS: Final[frozenset[str]] = frozenset(get_args(Direction))
 _ROLES: Final[frozenset[str]] = frozenset(get_args(Role))
 _LONG: Final = 512
+_MOST_SECONDS: Final = 1e12
 _GZIP: Final = b"\x1f\x8b"
 _XZ: Final = b"\xfd7zXZ\x00"
 
@@ -193,7 +193,10 @@ def merged(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    # A time is compared and added up as a float, which an integer of any length does not fit.
+    return -_MOST_SECONDS < value < _MOST_SECONDS
 
 
 def _check(line: dict[str, Any]) -> None:
