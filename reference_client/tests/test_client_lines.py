@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from utterwire_client import lines
 from utterwire_client.backoff import Backoff
 from utterwire_client.cli import ExitCode
 from utterwire_client.deadlines import Deadlines
@@ -116,6 +117,35 @@ async def test_lines_are_asked_for_at_once_and_spoken_in_order(
     assert told.endings == [("complete", 1, 100), ("complete", 2, 120), ("complete", 3, 0)]
     start = {"event": "start", "utterance": 2, "sample_rate": 16000, "format": "pcm_s16le"}
     assert start in told.events
+
+
+async def test_no_more_is_read_than_can_wait(
+    endpoint: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_MOST_WAITING", 2)
+    told, taken, ahead = Told(), 0, []
+
+    async def script(peer: Any) -> None:
+        for number in range(1, 6):
+            await peer.next()
+            await peer.speak(number, ONE)
+        assert (await peer.next())["type"] == "close"
+
+    async def said() -> AsyncIterator[str]:
+        nonlocal taken
+        for number in range(5):
+            taken += 1
+            yield f"Line {number}."
+
+    async def write(data: bytes) -> None:
+        ahead.append(taken - len(told.endings))
+        await told.write(data)
+
+    speaking = speaker(await endpoint(script), told, deadlines=HASTY, write=write)
+    async with asyncio.timeout(30):
+        await speaking.speak(said())
+    assert told.endings == [("complete", number, len(ONE)) for number in range(1, 6)]
+    assert max(ahead) <= 2
 
 
 async def test_no_line_no_session() -> None:

@@ -35,8 +35,10 @@ __all__ = ["PROFILES", "EventWriter", "LineReader", "LineSpeaker", "Profile"]
 Profile = Literal["core", "interrupt", "negotiate", "http", "sse"]
 PROFILES: tuple[Profile, ...] = ("core", "interrupt", "negotiate", "http", "sse")
 
-# Lines that were read and whose audio was not written yet: enough to keep an endpoint busy.
+# Lines that the thread has read and nobody has taken yet.
 _MOST_LINES = 64
+# Lines whose audio was not written yet: enough for any text that somebody might interrupt.
+_MOST_WAITING = 1024
 
 
 class EventWriter:
@@ -115,7 +117,8 @@ class LineSpeaker:
     Over a session all lines are asked for as they come; over HTTP one after the other. An empty
     line is an interruption: what is being spoken and what waits is stopped, and none of its audio
     that was not written yet is written any more. A line is asked for again, ``retries`` times at
-    most, if the failure was one that may pass and nothing of it was heard yet.
+    most, if the failure was one that may pass and nothing of it was heard yet. While 1,024 lines
+    wait, no more are read.
 
     ``write`` gets the audio. ``failures`` holds what befell the lines that were not spoken.
     """
@@ -146,6 +149,7 @@ class LineSpeaker:
         self._session: Session | None = None
         self._lines: deque[_Line] = deque()
         self._changed = asyncio.Event()
+        self._room = asyncio.Event()
         self._stopped = asyncio.Event()
         self._ended = False
         self._warned: set[str] = set()
@@ -198,6 +202,9 @@ class LineSpeaker:
             self._lines.append(line)
             self._ask_ahead()
             self._changed.set()
+            while len(self._lines) >= _MOST_WAITING:
+                self._room.clear()
+                await self._room.wait()
         self._ended = True
         self._changed.set()
 
@@ -234,6 +241,7 @@ class LineSpeaker:
             while self._lines:
                 await self._play_line(self._lines[0])
                 self._lines.popleft()
+                self._room.set()
             if self._ended:
                 return
             self._changed.clear()

@@ -170,21 +170,6 @@ def _error_head(status: int) -> Head:
 # --- Audio ---------------------------------------------------------------------------------------
 
 
-class _Buffers(ExchangeTamper):
-    """Sends the body when all of it is there."""
-
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
-        self._parts: list[bytes] = []
-
-    def body(self, data: bytes) -> Iterable[bytes | float]:
-        self._parts.append(data)
-        return []
-
-    def end(self, *, clean: bool) -> tuple[bytes, bool]:
-        return b"".join(self._parts), clean
-
-
 _answers(
     "http-not-found",
     "There is nothing at `/invocations`.",

@@ -46,7 +46,6 @@ _RATES: Final = frozenset(
     {8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000}
 )
 _RESERVED_TYPES: Final = frozenset({"append", "flush"})
-_PROFILE_TYPES: Final = frozenset({"cancel", "hello"})
 
 
 def _valid(test: MessageTest) -> MessageTest:

@@ -12,8 +12,6 @@ from .cases import Special, either, play_cases, rejected
 
 __all__ = ["REJECTED_GROUPS"]
 
-_ABSENT: Final = object()
-
 
 def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda request: {key: value for key, value in request.items() if key != name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 from utterwire_conformance.client_half.script import Scene, script
@@ -21,7 +22,9 @@ async def _barge_in(scene: Scene) -> None:
     await scene.interrupt()
     assert scene.talk is not None
     talk = await asyncio.wait_for(asyncio.shield(scene.talk), _HEARD_S)
-    await asyncio.wait({asyncio.ensure_future(talk.cancel_read.wait())}, timeout=_HEARD_S)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HEARD_S):
+            await talk.cancel_read.wait()
     await scene.say(_LINES[1])
     await scene.end_input()
 
