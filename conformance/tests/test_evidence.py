@@ -615,6 +615,24 @@ def test_junit_of_each_verdict(verdict_: str, strict: bool, tags: list[str], bad
     assert [child.tag for child in case] == tags
 
 
+def test_junit_fails_where_the_run_does(bad: Path) -> None:
+    """Build servers fail by this file alone: known failures are none, stale entries are."""
+    report = document(bad)
+    _row(report, "audio.whole-samples")["known"] = "mended in May \x00"
+    _row(report, "order.fifo")["verdict"] = "pass"
+    report["baseline"] = {"stale": ["order.fifo"]}
+    root = ET.fromstring(to_junit(report))
+    cases = {case.get("name"): list(case) for case in root.iter("testcase")}
+    (known,), (stale,) = cases["audio.whole-samples"], cases["order.fifo"]
+    assert (known.tag, known.get("message")) == ("skipped", "known failure: mended in May \\u0000")
+    assert "received: " in (known.text or "")
+    assert (stale.tag, stale.get("type")) == ("failure", "stale")
+    (core,) = (suite for suite in root if suite.get("name") == "utterwire.core")
+    tags = [child.tag for case in core.iter("testcase") for child in case]
+    assert int(core.get("failures", -1)) == tags.count("failure")
+    assert int(core.get("skipped", -1)) == tags.count("skipped")
+
+
 # --- live and offline -----------------------------------------------------------------------------
 
 

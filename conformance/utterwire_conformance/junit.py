@@ -26,16 +26,17 @@ def to_junit(document: Mapping[str, Any]) -> str:
 
     A failure carries what was sent, received and legal; what was not exercised or is not claimed
     is skipped, with the reason; where the suite could not judge is an error. A recommendation
-    that is not met passes, with a property that says so, unless the run was strict.
+    that is not met passes, with a property that says so, unless the run was strict. A failure that
+    the baseline lists is skipped, with the reason given there; an entry of it that is met now is a
+    failure, since it fails the run.
     """
-    strict = bool(document["options"].get("strict"))
     by_profile: dict[str, list[Mapping[str, Any]]] = {}
     for row in document["results"]:
         by_profile.setdefault(row["profile"], []).append(row)
     root = ET.Element("testsuites", {"name": _clean(f"utterwire {document['subject']['name']}")})
     totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     for profile, rows in by_profile.items():
-        suite = _suite(profile, rows, document, strict=strict)
+        suite = _suite(profile, rows, document)
         for name in totals:
             totals[name] += int(suite.get(name, "0"))
         root.append(suite)
@@ -47,18 +48,20 @@ def to_junit(document: Mapping[str, Any]) -> str:
 
 
 def _suite(
-    profile: str, rows: Sequence[Mapping[str, Any]], document: Mapping[str, Any], *, strict: bool
+    profile: str, rows: Sequence[Mapping[str, Any]], document: Mapping[str, Any]
 ) -> ET.Element:
-    verdicts = [row["verdict"] for row in rows]
-    failures = verdicts.count("fail") + (verdicts.count("weak") if strict else 0)
+    strict = bool(document["options"].get("strict"))
+    stale = frozenset(document.get("baseline", {}).get("stale", ()))
+    cases = [_case(profile, row, strict=strict, stale=row["requirement"] in stale) for row in rows]
+    tags = [child.tag for case in cases for child in case]
     suite = ET.Element(
         "testsuite",
         {
             "name": f"utterwire.{profile}",
             "tests": str(len(rows)),
-            "failures": str(failures),
-            "errors": str(verdicts.count("harness-error")),
-            "skipped": str(sum(verdicts.count(verdict) for verdict in _SKIPPED)),
+            "failures": str(tags.count("failure")),
+            "errors": str(tags.count("error")),
+            "skipped": str(tags.count("skipped")),
             "time": "0.000",
             "timestamp": document["started"].removesuffix("Z"),
             "hostname": "localhost",
@@ -72,12 +75,11 @@ def _suite(
         ("spec_revision", document["spec"]["revision"]),
     ):
         ET.SubElement(properties, "property", {"name": name, "value": _clean(str(value))})
-    for row in rows:
-        suite.append(_case(profile, row, strict=strict))
+    suite.extend(cases)
     return suite
 
 
-def _case(profile: str, row: Mapping[str, Any], *, strict: bool) -> ET.Element:
+def _case(profile: str, row: Mapping[str, Any], *, strict: bool, stale: bool) -> ET.Element:
     case = ET.Element(
         "testcase",
         {"classname": f"utterwire.{profile}", "name": row["requirement"], "time": "0.000"},
@@ -85,7 +87,13 @@ def _case(profile: str, row: Mapping[str, Any], *, strict: bool) -> ET.Element:
     verdict = row["verdict"]
     reason = row.get("reason") or verdict
     told = _told(row)
-    if verdict in _SKIPPED:
+    if stale:
+        why = "the baseline lists it as a known failure, and it is met now"
+        ET.SubElement(case, "failure", {"message": why, "type": "stale"})
+    elif "known" in row:
+        message = _clean(f"known failure: {row['known']}")
+        ET.SubElement(case, "skipped", {"message": message}).text = _clean(told)
+    elif verdict in _SKIPPED:
         ET.SubElement(case, "skipped", {"message": _clean(f"{verdict}: {reason}")})
     elif verdict == "harness-error":
         error = ET.SubElement(case, "error", {"message": _clean(reason), "type": verdict})
