@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_conformance import cli, playback
+from utterwire_conformance import cli, playback, resend
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.endpoints import find_endpoint
@@ -455,3 +457,27 @@ def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     options = ["--endpoint-url", "ws://127.0.0.1:1"]
     assert cli.main(["replay", str(tmp_path / "t.jsonl"), *options]) == 2
     assert "cannot connect: Connection refused" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_told_to_stop_stops_what_it_launched(
+    number: signal.Signals,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped: list[bool] = []
+
+    async def replay(*_: Any, **__: Any) -> list[Again]:
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(True)
+        raise AssertionError("nobody sets the event")
+
+    monkeypatch.setattr(resend, "replay", replay)
+    Transcript("order").save(tmp_path / "order.jsonl")
+    assert cli.main(["replay", str(tmp_path / "order.jsonl"), "--endpoint", "reference"]) == 2
+    assert stopped == [True]
+    assert capsys.readouterr().err == "utterwire-conformance: terminated\n"

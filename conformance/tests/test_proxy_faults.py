@@ -535,6 +535,9 @@ async def test_a_reader_may_leave_the_list_early() -> None:
         (["--to", "http://127.0.0.1:9", "--fault", "none-such"], "none-such"),
         (["--to", "https://127.0.0.1:9", "--ca-file", "/none/such"], "No such file"),
         (["--to", "http://127.0.0.1:9", "--port", "1", "--host", "192.0.2.1"], "cannot listen"),
+        (["--to", "http://127.0.0.1:9", "--port", "99999"], "0 to 65535"),
+        (["--to", "http://127.0.0.1:9", "--port", "x"], "--port"),
+        (["--none-such"], "--none-such"),
     ],
 )
 def test_what_it_cannot_use_is_told_in_one_line(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,7 +126,7 @@ def main_replay(arguments: Sequence[str]) -> int:
         if bool(options.endpoint) == bool(options.endpoint_url):
             parser.error("give --endpoint NAME or --endpoint-url URL")
         recorded = load_transcripts(options.files)
-        found = asyncio.run(replay(recorded, _endpoint(options), patience=options.patience))
+        found = asyncio.run(_replay(recorded, _endpoint(options), options.patience))
         saved = _save(found, options.output)
     except SystemExit as stop:
         return int(stop.code or 0)
@@ -134,9 +136,23 @@ def main_replay(arguments: Sequence[str]) -> int:
         return complain(f"{options.output}: {error.strerror or error}")
     except KeyboardInterrupt:
         return complain("interrupted")
+    except asyncio.CancelledError:
+        return complain("terminated")
     lines = [line for again in found for line in [*again.lines(), ""]]
     show([*lines[:-1], *(f"saved: {path}" for path in saved)])
     return max(again.exit_status for again in found)
+
+
+async def _replay(
+    recorded: Sequence[Transcript], endpoint: Endpoint, patience: float
+) -> list[Again]:
+    """`replay`, ended by SIGTERM and SIGHUP together with the endpoint that it launched."""
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+    return await replay(recorded, endpoint, patience=patience)
 
 
 def _endpoint(options: Any) -> Endpoint:

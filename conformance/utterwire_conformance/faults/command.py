@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import ssl
 import sys
 from collections.abc import Sequence
 
+from utterwire_conformance.command import Parser
 from utterwire_conformance.proxy import FaultProxy, Tampers
 
 from .fault import Fault
@@ -24,7 +24,7 @@ def main_proxy(argv: Sequence[str] | None = None) -> int:
     """
     from . import FAULTS, ODDITIES  # the package imports this module
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="utterwire-conformance proxy",
         description="Stand between a client and an endpoint and break one rule, or break none and"
         " make legal choices that few endpoints make.",
@@ -41,10 +41,15 @@ def main_proxy(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust for --to")
-    options = parser.parse_args(argv)
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
     if options.list:
         _list(list(FAULTS.values()), list(ODDITIES.values()))
         return 0
+    if not 0 <= options.port < 65_536:
+        return _refuse(f"--port {options.port}: there are ports from 0 to 65535")
     if options.to is None:
         return _refuse("say with --to which endpoint to stand in front of")
     if options.fault is not None and options.oddity:
