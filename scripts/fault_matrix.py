@@ -4,6 +4,7 @@
     python scripts/fault_matrix.py --resume        # goes on where a run was broken off
     python scripts/fault_matrix.py --fault NAME    # some; shows what is red, writes nothing
     python scripts/fault_matrix.py --update        # writes what was found as what is expected
+    python scripts/fault_matrix.py --stored        # the scenarios that show what is expected
     python scripts/fault_matrix.py --oddities      # legal oddities, alone and all at once: no red
 
 For each fault all scenarios are played in which it changes anything (found out by putting before
@@ -71,7 +72,11 @@ def main(arguments: list[str]) -> int:
     expected = dict(expectations()) if EXPECTED.exists() else {}
     try:
         with tempfile.TemporaryDirectory(prefix="utterwire-matrix-") as folder:
-            parts = Path(folder) / "rows.jsonl" if options.fault or options.oddities else PARTS
+            parts = (
+                Path(folder) / "rows.jsonl"
+                if options.fault or options.stored or options.oddities
+                else PARTS
+            )
             rows, runs = run(chosen, expected, options, parts)
     except (OSError, ValueError, ExceptionGroup) as error:
         print(f"fault_matrix: {first_of(error)}", file=sys.stderr)
@@ -138,6 +143,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--everything", action="store_true", help="play all scenarios")
     parser.add_argument("--oddities", action="store_true", help="legal oddities, not faults")
     parser.add_argument("--short", action="store_true", help="play what is near each fault only")
+    parser.add_argument("--stored", action="store_true", help="play what shows it, as is stored")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a broken-off run")
     parser.add_argument("--update", action="store_true", help="rewrite what is expected")
     parser.add_argument("--yes", action="store_true", help="the update was reviewed")
@@ -186,8 +192,9 @@ def play(
     shares = [[fault.name for fault in faults[number::jobs]] for number in range(jobs)]
     with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
         everything, version = options.everything, sources()
+        choice = "stored" if options.stored else "near" if options.short else None
         tasks = [
-            pool.submit(play_share, names, everything, options.short, alone, str(parts), version)
+            pool.submit(play_share, names, everything, choice, alone, str(parts), version)
             for names in shares
             if names
         ]
@@ -205,14 +212,19 @@ def near(fault: Fault | Oddity) -> list[str]:
     return list(dict.fromkeys([*own, *PANEL]))
 
 
+def stored(fault: Fault | Oddity) -> list[str]:
+    """The scenarios that show what is expected of a fault."""
+    return list(expectations()[fault.name].play)
+
+
 def play_share(
-    names: list[str], everything: bool, short: bool, alone: bool, path: str, version: str
+    names: list[str], everything: bool, choice: str | None, alone: bool, path: str, version: str
 ) -> None:
     """Play some faults and add their rows to a file; runs in a process of its own."""
     plan = Plan(
-        scenarios=near if short else None,
+        scenarios={"near": near, "stored": stored}[choice] if choice else None,
         everything=everything,
-        covers=True,
+        covers=choice != "stored",
         faults=1 if alone else 3,
         tries=3 if alone else 1,
     )

@@ -7,6 +7,10 @@ every check; it takes minutes and is marked slow. `scripts/fault_matrix.py` play
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from utterwire_conformance.check import CHECKS
@@ -26,6 +30,7 @@ from utterwire_conformance.stage import SCENARIOS, Pace
 from utterwire_conformance.target import Target
 from utterwire_conformance.verdict import Verdict, fail, not_exercised, passed
 
+ROOT = Path(__file__).parents[2]
 ENDPOINTS = [find_endpoint("reference"), find_endpoint("reference-core")]
 EXPECTED = expectations()
 # Nothing is waited for in vain without a fault, so that a machine that halts for seconds may.
@@ -70,27 +75,17 @@ def test_a_sample_is_found_as_expected(sample: dict[str, Row], name: str) -> Non
     assert not difference, str(difference)
 
 
-def selected(items: list[pytest.Item]) -> list[Fault]:
-    """The faults that the tests to be run ask for."""
-    names = {
-        item.callspec.params["name"]
-        for item in items
-        if isinstance(item, pytest.Function) and "matrix" in item.fixturenames
-    }
-    return [fault for fault in FAULTS.values() if fault.name in names]
-
-
-@pytest.fixture(scope="module")
-def matrix(request: pytest.FixtureRequest) -> dict[str, Row]:
-    return run(selected(request.session.items))
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found_as_expected(matrix: dict[str, Row], name: str) -> None:
-    difference = confirmed(matrix[name]).against(EXPECTED[name])
-    assert not difference, str(difference)
+@pytest.mark.timeout(1_800)
+def test_every_fault_is_found_as_expected(tmp_path: Path) -> None:
+    # Several processes at a time; what differs is played again, alone.
+    command = [sys.executable, str(ROOT / "scripts" / "fault_matrix.py"), "--stored"]
+    out = tmp_path / "matrix.json"
+    done = subprocess.run(
+        [*command, "--jobs", "4", "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2_000:]
+    assert json.loads(out.read_text("utf-8"))["faults"] == len(FAULTS)
 
 
 # --- What is expected ------------------------------------------------------------------------
