@@ -201,6 +201,8 @@ def play(
         for task in as_completed(tasks):
             task.result()
     rows = read_parts(parts)
+    if any(fault.name not in rows for fault in faults):
+        raise ValueError("the code has changed while it was played; run it again")
     return {fault.name: rows[fault.name] for fault in faults}
 
 
