@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from jsonschema import Draft202012Validator
 from utterwire_conformance.claims import EndpointClaims
+from utterwire_conformance.driver import ConnectFailed
 from utterwire_conformance.endpoints import Budget, Endpoint
 from utterwire_conformance.fuzz import (
     CELLS,
@@ -36,7 +39,9 @@ from utterwire_conformance.fuzz import (
     session_machine,
 )
 from utterwire_conformance.fuzz.grammar import bodies, http_case, messages, messages_for, tame
+from utterwire_conformance.fuzz.player import perform
 from utterwire_conformance.fuzz.program import Pause, Step
+from utterwire_conformance.stage import Stage
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Verdict, fail
 from utterwire_schemas import REGISTRY, session_states
@@ -129,6 +134,34 @@ def test_nothing_is_done_to_a_session_that_was_left() -> None:
                 left.add(step.session)
         assert len(left) < 3
     assert kinds == {Say, Ping, Wait, Pause, Stall, Resume, Leave}
+
+
+async def test_who_was_let_in_is_let_go_where_another_was_refused() -> None:
+    class Opened:
+        ended = False
+
+        async def end(self) -> None:
+            self.ended = True
+
+    session = Opened()
+    let_in = asyncio.Event()
+
+    class Crowded:
+        count = 0
+
+        async def session(self, **_: object) -> Opened:
+            self.count += 1
+            if self.count == 1:
+                let_in.set()
+                return session
+            await let_in.wait()
+            raise ConnectFailed("full")
+
+    steps: list[Step] = [Say(0, b"{}"), Say(1, b"{}")]
+    with pytest.raises(ExceptionGroup) as raised:
+        await perform(Program.of("sessions", steps), cast(Stage, Crowded()))
+    assert raised.group_contains(ConnectFailed)
+    assert session.ended
 
 
 def test_what_is_not_claimed_is_read_as_invalid() -> None:

@@ -129,9 +129,13 @@ async def test_a_standstill_of_the_suite_is_written_down() -> None:
         Meter(Budget()),
     )
     assert transcript.unfinished is transcript.broken is None
-    (note,) = [entry for entry in transcript.entries if entry.dir == "note"]
-    assert note.session == 1
-    assert note.text is not None
-    assert note.text.startswith("stood still: ")
-    since, until = map(float, note.text.removeprefix("stood still: ").split())
-    assert until - since >= 0.6
+    notes = [entry for entry in transcript.entries if entry.dir == "note"]
+    assert {note.session for note in notes} == {1}
+    lasted = []
+    for note in notes:
+        text = note.text or ""
+        assert text.startswith("stood still: ")
+        since, until = map(float, text.removeprefix("stood still: ").split())
+        lasted.append(until - since)
+    # The machine may have stood still of its own accord, too.
+    assert max(lasted) >= 0.6

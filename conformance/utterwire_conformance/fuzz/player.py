@@ -45,17 +45,15 @@ async def perform(program: Program, stage: Stage) -> None:
 
     A session that the program itself did not end has to serve a last, valid request.
     """
-    hands: dict[int, _Hand] = {}
+    opened: dict[int, asyncio.Task[WebSocketSession]] = {}
     small = {step.session for step in program.steps if isinstance(step, Stall)}
     try:
         async with asyncio.TaskGroup() as opening:
-            opened = {
-                number: opening.create_task(
+            for number in program.sessions:
+                opened[number] = opening.create_task(
                     stage.session(receive_buffer=SMALL_BUFFER if number in small else None)
                 )
-                for number in program.sessions
-            }
-        hands |= {number: _Hand(task.result()) for number, task in opened.items()}
+        hands = {number: _Hand(task.result()) for number, task in opened.items()}
         for step in program.steps:
             if isinstance(step, Exchange):
                 await _exchange(stage, step)
@@ -65,8 +63,10 @@ async def perform(program: Program, stage: Stage) -> None:
             for hand in hands.values():
                 settling.create_task(_settle(stage, hand))
     finally:
-        for hand in hands.values():
-            await hand.session.end()
+        for task in opened.values():
+            # Where one was refused, the others may have been let in.
+            if not task.cancelled() and task.exception() is None:
+                await task.result().end()
 
 
 async def _exchange(stage: Stage, step: Exchange) -> None:
