@@ -82,8 +82,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--endpoint", metavar="NAME", help="judge the endpoint of this name")
     parser.add_argument("--endpoint-url", metavar="URL", help="judge the endpoint at this URL")
     parser.add_argument("--endpoints", metavar="FILE", help="the endpoint file")
-    parser.add_argument("--profile", metavar="PROFILE", action="append", default=[])
-    parser.add_argument("--header", metavar="'NAME: VALUE'", action="append", default=[])
+    parser.add_argument(
+        "--profile",
+        metavar="PROFILE",
+        action="append",
+        default=[],
+        help="with --endpoint: judge this profile only; with --endpoint-url: what it claims;"
+        " repeatable",
+    )
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        action="append",
+        default=[],
+        help="sent with each request; ${NAME} is an environment variable; repeatable",
+    )
     parser.add_argument("--report", metavar="DIR", help="where the report goes")
     parser.add_argument(
         "--requirement",

@@ -86,7 +86,12 @@ def write_page(folder: Path, target: Path | None = None) -> Path:
 def main_page(arguments: Sequence[str]) -> int:
     """`page REPORT [-o FILE]`: render a report again; the exit status is 0, or 2 for no report."""
     parser = Parser(prog=f"{PROGRAM} page", description="Render a report as one page of HTML.")
-    parser.add_argument("report", type=Path, help="the folder of the report, or its report.json")
+    parser.add_argument(
+        "report",
+        metavar="REPORT",
+        type=Path,
+        help="the folder of the report, or its report.json",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: report.html")
     try:
         options = parser.parse_args(list(arguments))
