@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from utterwire_conformance import cli
 from utterwire_conformance.offline import judge_transcripts
 from utterwire_conformance.transcript import Entry, Transcript
@@ -99,3 +101,27 @@ def test_a_command_is_made_of_all_options(monkeypatch: pytest.MonkeyPatch) -> No
         assert part in command
     assert command.count("-v") == 2
     assert "--strict" in command
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_guide_names_only_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    text = README.read_text("utf-8")
+    commands = set(re.findall(r"utterwire-conformance ([a-z]+)", text)) - {"with"}
+    known = ""
+    for command in ["", *sorted(commands)]:
+        arguments = [command, "--help"] if command else ["--help"]
+        assert cli.main(arguments) == 0, command
+        known += capsys.readouterr().out
+    own = {"--update", "--url", "--events", "--port"}  # of scripts, and of other programs
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - own
+    assert len(named) > 20
+    assert {name for name in named if not re.search(rf"{name}(?![\w-])", known)} == set()
+
+
+def test_the_workflow_of_the_guide_can_be_read() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (job,) = yaml.safe_load(block)["jobs"].values()
+    runs = [step["run"] for step in job["steps"] if "run" in step]
+    assert any(line.startswith("utterwire-conformance --endpoint") for line in runs)

@@ -397,6 +397,15 @@ def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert "cannot be written" in done.stdout
 
 
+def test_no_run_without_its_report_is_a_success(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = ("--endpoint", "reference-core", "-k", "audio.speed", "--report", "file")
+    done = run(*CLI, *options, cwd=tmp_path)
+    assert "1 passed" in done.stdout
+    assert "cannot be written" in done.stdout
+    assert done.returncode == 2
+
+
 def test_the_command_of_the_checkout(tmp_path: Path) -> None:
     report = tmp_path / "report"
     done = run(

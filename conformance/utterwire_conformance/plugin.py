@@ -582,6 +582,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
             written = session.config.getoption("write_baseline")
             try:
                 session.exitstatus = run.conclude(Path(folder), strict=strict).exit_code
+                if run.save_failed and session.exitstatus == pytest.ExitCode.OK:
+                    # Who reads reports must not take one of another run for that of this one.
+                    session.exitstatus = _NOT_JUDGED
                 if written:
                     run.write_baseline(session.config.invocation_params.dir / written)
             except KeyboardInterrupt:
