@@ -111,6 +111,24 @@ async def test_half_a_sample_at_the_end_is_dropped(caplog: pytest.LogCaptureFixt
     assert "odd_byte_dropped" in caplog.text
 
 
+async def test_minutes_at_once_are_handed_on_in_seconds() -> None:
+    def speak(text: str, voice: str, speed: float) -> Iterator[bytes]:
+        yield PCM * 20_000 + b"x"
+
+    async with aclosing(engine_of(speak).synthesize(REQUEST)) as blocks:
+        sizes = [block.samples.size async for block in blocks]
+    assert sizes == [24_000] * 5
+
+
+async def test_a_cancel_of_its_own_fails_the_utterance_alone() -> None:
+    async def speak(text: str, voice: str, speed: float) -> AsyncIterator[bytes]:
+        yield PCM
+        raise asyncio.CancelledError
+
+    with pytest.raises(EngineError, match="of its own"):
+        await speech_of(engine_of(speak))
+
+
 @pytest.mark.parametrize("text", ["...", "\u200b", "—?!", "🎉🎉"])
 async def test_nothing_to_speak_is_not_asked_for(text: str) -> None:
     def speak(text: str, voice: str, speed: float) -> Iterator[bytes]:

@@ -127,8 +127,12 @@ class SpeakEngine(Engine):
                 data = rest + bytes(chunk)
                 whole = len(data) - len(data) % _BYTES_PER_SAMPLE
                 rest = data[whole:]
-                samples = np.frombuffer(data[:whole], dtype="<i2").astype(np.float32)
-                yield Block(samples / _FULL_SCALE)
+                # A model may hand over minutes at once: others have their turns in between.
+                step = self._sample_rate * _BYTES_PER_SAMPLE
+                for at in range(0, max(whole, 1), step):
+                    piece = data[at : min(at + step, whole)]
+                    samples = np.frombuffer(piece, dtype="<i2").astype(np.float32)
+                    yield Block(samples / _FULL_SCALE)
         if rest:
             # Half a sample is no sound: what came before it is worth more than a failure.
             log_event("odd_byte_dropped", engine=self.name)
@@ -141,6 +145,12 @@ class SpeakEngine(Engine):
             try:
                 async for chunk in spoken:
                     yield chunk
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                # Something that it waited for was cancelled, and nobody gave the utterance up.
+                raise EngineError("speak was cancelled by something of its own") from None
             finally:
                 if isinstance(spoken, AsyncGenerator):
                     await spoken.aclose()
