@@ -211,7 +211,9 @@ async def bad_input(stage: Stage) -> None:
     """Hundreds of bad messages, frames and handshakes; then several sessions are to be served."""
     async with _apart(stage):
         await _several(stage, "before")
-        await asyncio.gather(*(_rejections(stage) for _ in range(stage.fitting(_AT_ONCE))))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(stage.fitting(_AT_ONCE)):
+                group.create_task(_rejections(stage))
         await _strangers(stage, _broken_session)
         await _strangers(stage, _broken_handshake)
         await _several(stage, "after")
@@ -364,7 +366,9 @@ async def _vanish(stage: Stage, characters: float) -> int:
                 await session.say_goodbye(stage.pace.first)
             await session.abort()
 
-    await asyncio.gather(*(one(number) for number in range(_LEAVERS)))
+    async with asyncio.TaskGroup() as group:
+        for number in range(_LEAVERS):
+            group.create_task(one(number))
     stage.recorder.note(f"vanished: {_LEAVERS} sessions of {each} characters each")
     return each * _LEAVERS
 
@@ -450,7 +454,9 @@ async def _round_of_load(stage: Stage) -> int:
     await stage.meter.spend(sessions=16, characters=1_600)
     at_once = stage.fitting(_AT_ONCE)
     for start in range(0, 16, at_once):
-        await asyncio.gather(*(one(n) for n in range(start, min(16, start + at_once))))
+        async with asyncio.TaskGroup() as group:
+            for number in range(start, min(16, start + at_once)):
+                group.create_task(one(number))
     return sent
 
 

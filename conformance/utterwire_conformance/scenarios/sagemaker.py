@@ -48,16 +48,16 @@ async def sagemaker_busy(stage: Stage) -> None:
         def busy() -> str:
             return "yes" if any(not s.utterance(seq).ended for s, seq in speaking) else "no"
 
-        waits = [_pong(stage, quiet, busy()), *(_pong(stage, s, busy()) for s, _ in speaking[:1])]
-        pongs = asyncio.gather(*waits)
-        for number in range(_ATTEMPTS):
-            if busy() == "no":
-                break
-            await _connect(stage, busy())
-            if number < _PINGS:
-                await _ask_ping(stage, busy())
-        began = stage.recorder.now
-        await pongs
+        async with asyncio.TaskGroup() as pongs:
+            for session in (quiet, speaking[0][0]):
+                pongs.create_task(_pong(stage, session, busy()))
+            for number in range(_ATTEMPTS):
+                if busy() == "no":
+                    break
+                await _connect(stage, busy())
+                if number < _PINGS:
+                    await _ask_ping(stage, busy())
+            began = stage.recorder.now
         # What comes with a pong that came too late must have been read, too.
         patience = 1.0 + 0.3 * (stage.recorder.now - began)
         await asyncio.gather(*(_until_ended(session, seq, patience) for session, seq in speaking))
