@@ -394,6 +394,7 @@ def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         *CLI, "--endpoint-url", f"ws://127.0.0.1:{free_port()}", "--report", "file", cwd=tmp_path
     )
     assert done.returncode == 2
+    assert done.stdout.splitlines()[0].count("ws://") == 1
     assert "cannot be written" in done.stdout
 
 

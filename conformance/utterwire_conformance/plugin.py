@@ -119,7 +119,9 @@ class Run(Judged):
     def headline(self) -> str:
         """What is judged."""
         where = self.endpoint.public_url or "launched by the suite"
-        return f"utterwire: {self.endpoint.name} ({where}), profiles {', '.join(self.profiles)}"
+        # By --endpoint-url, the address is the name.
+        told = "" if where == self.endpoint.name else f" ({where})"
+        return f"utterwire: {self.endpoint.name}{told}, profiles {', '.join(self.profiles)}"
 
     @property
     def duration_s(self) -> float:

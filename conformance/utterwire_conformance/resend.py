@@ -51,7 +51,8 @@ class Again:
         bad = {name: j for name, j in self.after.items() if j.verdict in _RED}
         gone = [n for n, j in self.before.items() if j.verdict in _RED and n not in bad]
         moments = Moments([self.now])
-        lines = [f"{self.recorded.scenario}: {len(self.now.sessions())} connections"]
+        many = len(self.now.sessions())
+        lines = [f"{self.recorded.scenario}: {many} connection{'' if many == 1 else 's'}"]
         notes = (("broken", self.now.broken), ("unfinished", self.now.unfinished))
         lines += [f"   {label}: {text}" for label, text in notes if text is not None]
         for name, judgement in bad.items():

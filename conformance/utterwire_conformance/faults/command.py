@@ -68,7 +68,9 @@ def main_proxy(argv: Sequence[str] | None = None) -> int:
     try:
         tls = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
         proxy = FaultProxy(options.to, tampers, host=options.host, port=options.port, tls=tls)
-    except (OSError, ValueError) as error:
+    except OSError as error:  # ssl.SSLError, of a file that holds no certificate, is one
+        return _refuse(f"--ca-file {options.ca_file}: {error.strerror or error}")
+    except ValueError as error:
         return _refuse(str(error))
     try:
         asyncio.run(_serve(proxy))
