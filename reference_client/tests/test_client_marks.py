@@ -20,6 +20,17 @@ WORDS = [Word("Grüße,", 0.0, 0.05, 0, 6), Word("\U0001f600", 0.05, 0.1, 7, 8)]
 
 
 async def timed(peer: Any) -> None:
+    await tell(peer)
+    await peer.say_goodbye()
+
+
+async def abandoned(peer: Any) -> None:
+    """The client leaves when it cannot write, with or without a `cancel` before."""
+    await tell(peer)
+    await peer.gone()
+
+
+async def tell(peer: Any) -> None:
     asked = await peer.next()
     assert asked["marks"] == ["word"]
     await peer.send("synthesis_start", seq=1, sample_rate=24_000, format="pcm_s16le", voice="v")
@@ -34,7 +45,6 @@ async def timed(peer: Any) -> None:
         audio_bytes=len(TONE),
         characters=8,
     )
-    await peer.say_goodbye()
 
 
 async def untimed(peer: Any) -> None:
@@ -109,7 +119,7 @@ async def test_a_closed_stdout(say: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_a_full_disk(endpoint: Serve, say: Any) -> None:
-    url = await endpoint(timed)
+    url = await endpoint(abandoned)
     code, _, err = await say("--url", url, "-o", "a.wav", "--marks", "/dev/full")
     assert code == ExitCode.USAGE
     assert "cannot write /dev/full: No space left" in err
@@ -128,7 +138,7 @@ def test_nobody_reads_the_words(tmp_path: Path) -> None:
 async def test_a_pipe_that_nobody_reads(endpoint: Serve, say: Any) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    url = await endpoint(timed)
+    url = await endpoint(abandoned)
     code, _, err = await say("--url", url, "-o", "a.wav", "--marks", f"/dev/fd/{writer}")
     os.close(writer)
     assert (code, err) == (ExitCode.BROKEN_PIPE, "")
