@@ -392,7 +392,13 @@ async def test_a_container_that_does_not_fit(endpoint: Serve, say: Say) -> None:
 
 
 async def test_a_full_disk(endpoint: Serve, say: Say) -> None:
-    result = await say("x", "--url", await endpoint(hello), "-o", "/dev/full", "-q")
+    async def script(peer: Any) -> None:
+        await peer.next()
+        await peer.speak(1, tone(12000), tone(12000, 2))
+        # Whether the client says `cancel`, `close` or nothing depends on how far it has read.
+        await peer.gone()
+
+    result = await say("x", "--url", await endpoint(script), "-o", "/dev/full", "-q")
     assert result.code == ExitCode.USAGE
     assert "No space left" in result.one_line()
 
