@@ -1508,3 +1508,30 @@ def test_times_across_a_standstill_of_the_suite_tell_nothing(
     assert judged(script().note("stood still: 90.000 91.000"), check).verdict in red
     still = judged(script().note("stood still: -9.000 90.000"), check)
     assert still.verdict is Verdict.NOT_EXERCISED, still
+
+
+@pytest.mark.parametrize("more", [{"seq": 0}, {"seq": 1, "code": "internal"}])
+def test_a_flood_of_one_message_is_held_against_its_schema_once(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    from utterwire_conformance.judges import control
+
+    asked: list[str] = []
+    validator: Any = control.__dict__["validator"]
+
+    def counting(name: str) -> Any:
+        asked.append(name)
+        return validator(name)
+
+    monkeypatch.setattr(control, "validator", counting)
+    script = Script().open()
+    for _ in range(100):
+        script.hear(type="error", **more)
+    assert judged(script, "control.schema").verdict is Verdict.FAIL
+    assert len(asked) == 1
+    asked.clear()
+    script = Script().open()
+    for _ in range(100):
+        script.hear(type="later", seq=1)
+    judged(script, "control.schema")
+    assert len(asked) <= 1

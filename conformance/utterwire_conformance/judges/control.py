@@ -31,7 +31,12 @@ def _looks_like_control(chunk: Chunk) -> bool:
 @on_sessions("no control message was received")
 def schema(dialogue: Dialogue) -> Iterator[Judgement]:
     """Every control message satisfies its schema."""
+    # A flood of the same message is judged once, or it would be judged for minutes.
+    seen: set[tuple[str, bytes]] = set()
     for chunk in dialogue.controls:
+        if (chunk.kind, chunk.data) in seen:
+            continue
+        seen.add((chunk.kind, chunk.data))
         faults = sorted(
             validator("control-message").iter_errors(dict(chunk.fields)),
             key=lambda fault: list(fault.absolute_path),
@@ -51,6 +56,7 @@ def schema(dialogue: Dialogue) -> Iterator[Judgement]:
             legal="the fields, types and ranges of the clause",
             advice="Build each control message from its schema.",
         )
+        return
 
 
 @check("control.strict-json", "probe", "order", general=True, correlates=False)
