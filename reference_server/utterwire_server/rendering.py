@@ -134,5 +134,7 @@ class Rendering:
             job.add_done_callback(lambda _: self._close())
 
     def _close(self) -> None:
-        if self._encoder is not None:
-            self._encoder.close()
+        # Its threads last as long as it does, and what failed may be kept until it is collected.
+        encoder, self._encoder = self._encoder, None
+        if encoder is not None:
+            encoder.close()
