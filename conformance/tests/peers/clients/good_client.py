@@ -444,10 +444,12 @@ class Session:
         parts = urlsplit(client.url)
         if self.has("pings-first"):
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-            writer.write(f"GET /ping HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
-            async with asyncio.timeout(client.patience):
-                answer = await reader.read()
-            writer.transport.abort()
+            try:
+                writer.write(f"GET /ping HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+                async with asyncio.timeout(client.patience):
+                    answer = await reader.read()
+            finally:
+                writer.transport.abort()
             if client.url and b" 200 " not in answer and b" 503 " in answer:
                 raise ValueError("not ready")
         self.reader, self.writer = await asyncio.open_connection(
