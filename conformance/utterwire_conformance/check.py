@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 from .dialogue import Dialogue, dialogues
 from .exchange import Exchange, exchanges
@@ -18,6 +18,7 @@ __all__ = [
     "Check",
     "Judge",
     "check",
+    "on_each",
     "on_exchanges",
     "on_sessions",
     "settle",
@@ -54,6 +55,7 @@ class Account:
 
 
 Judge: TypeAlias = Callable[[Sequence[Account]], Judgement]
+_Unit = TypeVar("_Unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +125,21 @@ def settle(found: Iterable[Judgement], evidence: Sequence[Account], otherwise: s
     return not_exercised(reasons[0] if reasons else otherwise)
 
 
-def on_sessions(
-    otherwise: str,
-) -> Callable[[Callable[[Dialogue], Iterator[Judgement]]], Judge]:
-    """Make a judge from a function that yields what it finds in one session."""
+def on_each(
+    units: Callable[[Account], Iterable[_Unit]], otherwise: str
+) -> Callable[[Callable[[_Unit], Iterator[Judgement]]], Judge]:
+    """Make a judge from a function that yields what it finds in one of `units`.
 
-    def build(find: Callable[[Dialogue], Iterator[Judgement]]) -> Judge:
+    `otherwise` says why nothing was exercised where nothing is found.
+    """
+
+    def build(find: Callable[[_Unit], Iterator[Judgement]]) -> Judge:
         def judge(evidence: Sequence[Account]) -> Judgement:
             found = (
                 replace(judgement, scenarios=(account.scenario,))
                 for account in evidence
-                for dialogue in account.dialogues
-                for judgement in find(dialogue)
+                for unit in units(account)
+                for judgement in find(unit)
             )
             return settle(found, evidence, otherwise)
 
@@ -143,25 +148,17 @@ def on_sessions(
         return judge
 
     return build
+
+
+def on_sessions(
+    otherwise: str,
+) -> Callable[[Callable[[Dialogue], Iterator[Judgement]]], Judge]:
+    """Make a judge from a function that yields what it finds in one session."""
+    return on_each(lambda account: account.dialogues, otherwise)
 
 
 def on_exchanges(
     otherwise: str,
 ) -> Callable[[Callable[[Exchange], Iterator[Judgement]]], Judge]:
     """Make a judge from a function that yields what it finds in one HTTP exchange."""
-
-    def build(find: Callable[[Exchange], Iterator[Judgement]]) -> Judge:
-        def judge(evidence: Sequence[Account]) -> Judgement:
-            found = (
-                replace(judgement, scenarios=(account.scenario,))
-                for account in evidence
-                for exchange in account.exchanges
-                for judgement in find(exchange)
-            )
-            return settle(found, evidence, otherwise)
-
-        judge.__doc__ = find.__doc__
-        judge.__name__ = find.__name__
-        return judge
-
-    return build
+    return on_each(lambda account: account.exchanges, otherwise)

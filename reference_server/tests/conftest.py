@@ -10,12 +10,13 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from utterwire_server.engines import Engine, ToneEngine
+from utterwire_server.engines import Block, Engine, SpeechRequest, ToneEngine
 from utterwire_server.runner import Runner, listen
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
@@ -113,6 +114,33 @@ class Peer:
         self.writer.close()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
+
+
+class HeldEngine(ToneEngine):
+    """Makes a block each time the test lets it."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Semaphore(0)
+        self.open_streams = 0
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+        self.open_streams += 1
+        try:
+            async with aclosing(super().synthesize(request)) as stream:
+                async for block in stream:
+                    await self.gate.acquire()
+                    yield block
+        finally:
+            self.open_streams -= 1
+
+
+@pytest.fixture
+def held_engine() -> HeldEngine:
+    """An engine whose blocks wait for ``gate.release()``; ``open_streams`` counts utterances."""
+    return HeldEngine()
 
 
 Start = Callable[..., Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,7 +14,7 @@ import httpx
 import pytest
 from utterwire_server import wire
 from utterwire_server.encoders.pcm import encode_pcm_s16le
-from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
+from utterwire_server.engines import FaultyEngine, SpeechRequest, ToneEngine
 
 LONG = "A long story about nothing at all. " * 40
 STORY = (LONG * 3)[:4_096]
@@ -29,27 +29,6 @@ async def spoken(text: str, voice: str = "alto", speed: float = 1.0, rate: int =
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(timeout=20, trust_env=False) as made:
         yield made
-
-
-class HeldEngine(ToneEngine):
-    """Makes a block each time the test lets it."""
-
-    name = "held"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Semaphore(0)
-        self.open_streams = 0
-
-    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
-        self.open_streams += 1
-        try:
-            async with aclosing(super().synthesize(request)) as stream:
-                async for block in stream:
-                    await self.gate.acquire()
-                    yield block
-        finally:
-            self.open_streams -= 1
 
 
 async def raw(server: Any, request: bytes, *, eof: bool = False) -> tuple[Any, Any]:
@@ -172,31 +151,29 @@ async def test_any_content_type_will_do(start: Any, client: httpx.AsyncClient) -
         assert answer.status_code == 200, kind
 
 
-async def test_audio_leaves_as_it_is_made(start: Any, eventually: Any) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+async def test_audio_leaves_as_it_is_made(start: Any, eventually: Any, held_engine: Any) -> None:
+    server = await start(held_engine)
     reader, writer = await raw(server, post(json.dumps({"text": LONG}).encode()))
-    engine.gate.release()
+    held_engine.gate.release()
     head = await reader.readuntil(b"\r\n\r\n")
     assert b"200 OK" in head
     size = int(await reader.readuntil(b"\r\n"), 16)
     assert await reader.readexactly(size) == (await spoken(LONG))[:size]
     writer.transport.abort()
     async with asyncio.timeout(10):
-        await eventually(lambda: not (engine.open_streams or server.service.guests))
+        await eventually(lambda: not (held_engine.open_streams or server.service.guests))
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_frees_the_engine(
-    start: Any, stream: bool, eventually: Any
+    start: Any, stream: bool, eventually: Any, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+    server = await start(held_engine)
     _, writer = await raw(server, post(json.dumps({"text": LONG, "stream": stream}).encode()))
     async with asyncio.timeout(10):
-        await eventually(lambda: engine.open_streams)
+        await eventually(lambda: held_engine.open_streams)
         writer.transport.abort()
-        await eventually(lambda: not (engine.open_streams or server.service.guests))
+        await eventually(lambda: not (held_engine.open_streams or server.service.guests))
     assert server.service.scheduler.computing == 0
 
 
@@ -374,15 +351,14 @@ async def test_other_methods_and_paths(start: Any, client: httpx.AsyncClient) ->
 
 
 async def test_ping_while_the_engine_is_busy(
-    start: Any, client: httpx.AsyncClient, eventually: Any
+    start: Any, client: httpx.AsyncClient, eventually: Any, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+    server = await start(held_engine)
     asking = asyncio.create_task(client.post(f"{server.http}/invocations", json={"text": "Hi."}))
     await eventually(lambda: server.service.scheduler.computing)
     assert (await client.get(f"{server.http}/ping")).status_code == 200
     assert not asking.done()
-    engine.gate = asyncio.Semaphore(100)
+    held_engine.gate = asyncio.Semaphore(100)
     asking.cancel()
     await asyncio.wait({asking})
 
@@ -495,16 +471,15 @@ async def test_pipelined_requests_are_answered_in_order(start: Any) -> None:
 
 @pytest.mark.parametrize("stream", ["true", "false"])
 async def test_a_client_that_leaves_pipelined_requests_frees_the_engine(
-    start: Any, eventually: Any, stream: str
+    start: Any, eventually: Any, stream: str, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+    server = await start(held_engine)
     asked = post(f'{{"text": "{LONG}", "stream": {stream}}}'.encode())
     _, writer = await raw(server, asked * 3)
-    await eventually(lambda: engine.open_streams)
+    await eventually(lambda: held_engine.open_streams)
     # Of the requests that wait for the first, none is begun.
     writer.transport.abort()
-    await eventually(lambda: not engine.open_streams and not server.service.guests)
+    await eventually(lambda: not held_engine.open_streams and not server.service.guests)
     assert not server.runner._server.server_state.connections
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -16,7 +15,7 @@ from utterwire_schemas import vectors
 from utterwire_server import events as events_module
 from utterwire_server import http as http_module
 from utterwire_server.encoders.pcm import encode_pcm_s16le
-from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
+from utterwire_server.engines import FaultyEngine, SpeechRequest, ToneEngine
 from utterwire_server.events import EventWriter, accepts_events
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -56,25 +55,6 @@ def audio_of(told: Told) -> bytes:
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(timeout=20, trust_env=False) as made:
         yield made
-
-
-class HeldEngine(ToneEngine):
-    """Makes a block each time the test lets it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Semaphore(0)
-        self.open_streams = 0
-
-    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
-        self.open_streams += 1
-        try:
-            async with aclosing(super().synthesize(request)) as stream:
-                async for block in stream:
-                    await self.gate.acquire()
-                    yield block
-        finally:
-            self.open_streams -= 1
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": False}, {"stream": True, "marks": ["word"]}])
@@ -210,14 +190,13 @@ async def test_a_failure_after_it_is_an_event(start: Any, client: httpx.AsyncCli
 
 
 async def test_a_shutdown_that_runs_out_of_time_is_told(
-    start: Any, client: httpx.AsyncClient
+    start: Any, client: httpx.AsyncClient, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine, shutdown_timeout_s=0.05)
+    server = await start(held_engine, shutdown_timeout_s=0.05)
     body = b""
     asked = {"text": STORY}
     url = f"{server.http}/invocations"
-    engine.gate.release()
+    held_engine.gate.release()
     async with client.stream("POST", url, json=asked, headers=EVENTS) as answer:
         async for part in answer.aiter_bytes():
             if not body:
@@ -264,34 +243,32 @@ async def test_a_stalled_client_is_dropped(
 
 
 async def test_a_client_that_leaves_cancels(
-    start: Any, client: httpx.AsyncClient, eventually: Any
+    start: Any, client: httpx.AsyncClient, eventually: Any, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
-    engine.gate.release()
+    server = await start(held_engine)
+    held_engine.gate.release()
     url = f"{server.http}/invocations"
     async with client.stream("POST", url, json={"text": STORY}, headers=EVENTS) as answer:
         async for _ in answer.aiter_bytes():
             break
-        assert engine.open_streams == 1
-    await eventually(lambda: not engine.open_streams and not server.service.guests)
+        assert held_engine.open_streams == 1
+    await eventually(lambda: not held_engine.open_streams and not server.service.guests)
 
 
 async def test_comments_keep_a_slow_stream_alive(
-    start: Any, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    start: Any, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, held_engine: Any
 ) -> None:
     monkeypatch.setattr(http_module, "KEEP_ALIVE_S", 0.01)
-    engine = HeldEngine()
-    server = await start(engine)
+    server = await start(held_engine)
     body = b""
-    engine.gate.release()
+    held_engine.gate.release()
     url = f"{server.http}/invocations"
     async with client.stream("POST", url, json={"text": "abc"}, headers=EVENTS) as answer:
         async for part in answer.aiter_bytes():
             body += part
             if body.count(b":\n\n") == 2:
                 for _ in range(100):
-                    engine.gate.release()
+                    held_engine.gate.release()
     assert body.count(b":\n\n") >= 2
     told = events_of(body)
     assert audio_of(told) == await spoken("abc")

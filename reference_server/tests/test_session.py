@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -31,27 +30,6 @@ STORY = (LONG * 3)[:4_096]
 async def spoken(text: str, voice: str = "alto", speed: float = 1.0, rate: int = 24_000) -> bytes:
     request = SpeechRequest(text, voice, speed, rate)
     return b"".join([encode_pcm_s16le(b.samples) async for b in ToneEngine().synthesize(request)])
-
-
-class HeldEngine(ToneEngine):
-    """Makes a block each time the test lets it."""
-
-    name = "held"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Semaphore(0)
-        self.open_streams = 0
-
-    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
-        self.open_streams += 1
-        try:
-            async with aclosing(super().synthesize(request)) as stream:
-                async for block in stream:
-                    await self.gate.acquire()
-                    yield block
-        finally:
-            self.open_streams -= 1
 
 
 def cut(message: bytes, size: int) -> list[bytes]:
@@ -185,11 +163,12 @@ async def test_a_hanging_engine_fails_and_frees_the_others(start: Any, connect: 
         assert (await peer.until("error"))["code"] == "synthesis_failed"
 
 
-async def test_cancel_stops_what_runs_and_what_waits(start: Any, connect: Any) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+async def test_cancel_stops_what_runs_and_what_waits(
+    start: Any, connect: Any, held_engine: Any
+) -> None:
+    server = await start(held_engine)
     peer = await connect(server)
-    engine.gate.release()
+    held_engine.gate.release()
     peer.say(text=LONG, request_id="a")
     peer.say(text=LONG, request_id="b")
     assert (await peer.until("synthesis_start"))["seq"] == 1
@@ -199,24 +178,23 @@ async def test_cancel_stops_what_runs_and_what_waits(start: Any, connect: Any) -
     assert [m["type"] for m in (first, second, done)] == ["cancelled", "cancelled", "cancel_done"]
     assert {m["seq"]: m["audio_bytes"] for m in (first, second)} == {1: len(peer.audio()), 2: 0}
     assert (done["seq"], done["count"]) == (3, 2)
-    # The engine was in the middle of a block: it is free without making it.
-    assert engine.open_streams == 0
+    # The held_engine was in the middle of a block: it is free without making it.
+    assert held_engine.open_streams == 0
     assert server.service.scheduler.computing == 0
-    engine.gate = asyncio.Semaphore(10_000)
+    held_engine.gate = asyncio.Semaphore(10_000)
     peer.say(text="Next.")
     assert (await peer.until("synthesis_complete"))["seq"] == 4
 
 
-async def test_cancel_of_one_leaves_the_other(start: Any, connect: Any) -> None:
-    engine = HeldEngine()
-    peer = await connect(await start(engine))
+async def test_cancel_of_one_leaves_the_other(start: Any, connect: Any, held_engine: Any) -> None:
+    peer = await connect(await start(held_engine))
     peer.say(text="One.", request_id="a")
     peer.say(text="Two.", request_id="b")
     assert (await peer.until("synthesis_start"))["seq"] == 1
     peer.say(type="cancel", request_id="a")
     assert (await peer.until("cancel_done"))["count"] == 1
-    engine.gate = asyncio.Semaphore(10_000)
-    engine.gate.release()
+    held_engine.gate = asyncio.Semaphore(10_000)
+    held_engine.gate.release()
     assert (await peer.until("synthesis_complete"))["seq"] == 2
 
 
@@ -243,10 +221,9 @@ async def test_many_sessions_at_once(start: Any, connect: Any) -> None:
 
 @pytest.mark.parametrize("farewell", ["close", "eof", "reset"])
 async def test_a_disconnect_frees_the_engine(
-    start: Any, connect: Any, farewell: str, eventually: Any
+    start: Any, connect: Any, farewell: str, eventually: Any, held_engine: Any
 ) -> None:
-    engine = HeldEngine()
-    server = await start(engine)
+    server = await start(held_engine)
     peer = await connect(server)
     for _ in range(3):
         peer.say(text=LONG)
@@ -261,10 +238,10 @@ async def test_a_disconnect_frees_the_engine(
     else:
         peer.writer.transport.abort()
     async with asyncio.timeout(10):
-        await eventually(lambda: not (server.service.guests or engine.open_streams))
+        await eventually(lambda: not (server.service.guests or held_engine.open_streams))
     assert server.service.scheduler.computing == 0
     other = await connect(server)
-    engine.gate = asyncio.Semaphore(10_000)
+    held_engine.gate = asyncio.Semaphore(10_000)
     other.say(text="Hi.")
     await other.until("synthesis_complete")
 

@@ -56,7 +56,7 @@ anywhere, in the middle of a sample too. It is an asynchronous iterator, or a pl
 runs in a thread; the call itself must not compute.
 """
 
-# The same as on the way out, so that samples come through as they are.
+# The same as on the way out, so that samples come through as they are, -32,768 as -32,767.
 _FULL_SCALE: Final = np.float32(32_767)
 _BYTES_PER_SAMPLE: Final = 2
 _PROFILES: Final = frozenset({"core", "http", "interrupt", "negotiate", "formats", "sse"})

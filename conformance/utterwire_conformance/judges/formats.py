@@ -7,11 +7,11 @@ the rule of the framing, and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from utterwire_conformance.check import Account, Judge, check, settle
+from utterwire_conformance.check import Account, Judge, check, on_each, on_sessions, settle
 from utterwire_conformance.codecs import (
     DECODER_MISSING,
     FramingError,
@@ -185,22 +185,15 @@ def streams(account: Account) -> Iterator[Stream]:
                 yield found
 
 
-def _on_streams(otherwise: str, find: Any, formats: tuple[str, ...]) -> Judge:
+def _on_streams(
+    otherwise: str, find: Callable[[Stream], Iterator[Judgement]], formats: tuple[str, ...]
+) -> Judge:
     """Make a judge from a function that yields what it finds in one stream."""
+    return on_each(lambda account: _of_formats(account, formats), otherwise)(find)
 
-    def judge(evidence: Sequence[Account]) -> Judgement:
-        found = (
-            replace(judgement, scenarios=(account.scenario,))
-            for account in evidence
-            for stream in streams(account)
-            if stream.format in formats
-            for judgement in find(stream)
-        )
-        return settle(found, evidence, otherwise)
 
-    judge.__doc__ = find.__doc__
-    judge.__name__ = find.__name__
-    return judge
+def _of_formats(account: Account, formats: tuple[str, ...]) -> Iterator[Stream]:
+    return (stream for stream in streams(account) if stream.format in formats)
 
 
 # --- The framing of each format ------------------------------------------------------------------
@@ -719,23 +712,8 @@ def _found_bytes(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-def _on_encoded(find: Any, otherwise: str) -> Judge:
-    def judge(evidence: Sequence[Account]) -> Judgement:
-        found = (
-            replace(judgement, scenarios=(account.scenario,))
-            for account in evidence
-            for dialogue in account.dialogues
-            for judgement in find(dialogue)
-        )
-        return settle(found, evidence, otherwise)
-
-    judge.__doc__ = find.__doc__
-    judge.__name__ = find.__name__
-    return judge
-
-
 audio_bytes = check("formats.audio-bytes", "encoded-speech", "encoded-rates", general=True)(
-    _on_encoded(_found_bytes, "no utterance in another format was completed")
+    on_sessions("no utterance in another format was completed")(_found_bytes)
 )
 
 
@@ -745,7 +723,7 @@ def _found_json(dialogue: Dialogue) -> Iterator[Judgement]:
 
 never_json = check(
     "formats.never-json", "encoded-speech", "encoded-rates", "encoded-long", general=True
-)(_on_encoded(_found_json, "no audio in another format was received"))
+)(on_sessions("no audio in another format was received")(_found_json))
 
 
 @check("formats.early", "encoded-long")
