@@ -108,6 +108,15 @@ class Engine(ABC):
     times_words: bool = False
 
     @property
+    def healthy(self) -> bool:
+        """Whether it can speak now, once started.
+
+        False while it mends itself, such as by starting its process again. Streams that are
+        asked for meanwhile wait for that, or fail.
+        """
+        return True
+
+    @property
     @abstractmethod
     def voices(self) -> tuple[str, ...]:
         """The voices on offer; the first is the default."""
