@@ -10,13 +10,14 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from utterwire_server.engines import Block, Engine, SpeechRequest, ToneEngine
+from utterwire_server.observer import Observer
 from utterwire_server.runner import Runner, listen
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
@@ -33,6 +34,7 @@ class Server:
     runner: Runner
     port: int
     running: asyncio.Task[int]
+    observers: tuple[Observer, ...] = ()
 
     @property
     def url(self) -> str:
@@ -162,18 +164,25 @@ def eventually() -> Callable[[Callable[[], object]], Any]:
 async def start(eventually: Any) -> AsyncIterator[Start]:
     """``await start(engine, **settings)`` gives a running `Server`; it is stopped at the end.
 
-    When all servers have stopped, no task that they made is left.
+    When all servers have stopped, no task that they made is left, and no observer
+    of theirs had to be left out.
     """
     before = asyncio.all_tasks()
     servers: list[Server] = []
 
-    async def begin(engine: Engine | None = None, *, ready: bool = True, **settings: Any) -> Server:
+    async def begin(
+        engine: Engine | None = None,
+        *,
+        ready: bool = True,
+        observers: Sequence[Observer] = (),
+        **settings: Any,
+    ) -> Server:
         made = Settings(**{"shutdown_timeout_s": 0.0, **settings})
-        service = Service(made, engine or ToneEngine())
+        service = Service(made, engine or ToneEngine(), observers=observers)
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
         port = sock.getsockname()[1]
         runner = Runner(service, sock)
-        server = Server(service, runner, port, asyncio.create_task(runner.run()))
+        server = Server(service, runner, port, asyncio.create_task(runner.run()), tuple(observers))
         servers.append(server)
         if ready:
             await eventually(lambda: service.ready)
@@ -185,6 +194,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         async with asyncio.timeout(WAIT_S):
             await server.running
         assert server.service.guests == 0
+        assert server.service.observers == server.observers
         assert server.service.scheduler.speaking == server.service.scheduler.computing == 0
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert not left, f"tasks left behind: {left}"

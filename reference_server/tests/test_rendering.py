@@ -16,6 +16,7 @@ import pytest
 from utterwire_server.encoders import FORMATS
 from utterwire_server.encoders.compressed import CompressedEncoder
 from utterwire_server.engines import Block, FaultyEngine, SpeechRequest, ToneEngine
+from utterwire_server.observer import UtteranceRecord
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
 from websockets.frames import Opcode
@@ -33,6 +34,10 @@ def seconds(name: str, rate: int, data: bytes) -> float:
     with av.open(io.BytesIO(data), "r", format=known, options=options) as container:
         heard = sum(frame.samples for frame in container.decode(audio=0))
     return heard / (OPUS_RATE if name == "opus" else rate)
+
+
+def recorded(name: str, rate: int) -> UtteranceRecord:
+    return UtteranceRecord("http", "alto", name, rate, 6, accepted_at=0.0, due_at=0.0)
 
 
 def workers() -> list[str]:
@@ -254,9 +259,7 @@ async def test_an_encoder_is_not_freed_under_the_thread_that_works_with_it(
 
     monkeypatch.setattr("utterwire_server.encoders.compressed.CompressedEncoder", make)
     service = Service(Settings(), ToneEngine())
-    rendering = service.rendering(
-        text="Hello.", voice="alto", speed=1.0, sample_rate=24_000, format="mp3"
-    )
+    rendering = service.rendering("Hello.", 1.0, recorded("mp3", 24_000))
     Held.begun.clear()
     Held.release.clear()
 
@@ -289,9 +292,7 @@ class LumpEngine(ToneEngine):
 @pytest.mark.parametrize("name", ["mp3", "pcm_s16le"])
 async def test_a_large_block_leaves_piece_by_piece(name: str) -> None:
     service = Service(Settings(), LumpEngine())
-    rendering = service.rendering(
-        text=LONG, voice="alto", speed=1.0, sample_rate=24_000, format=name
-    )
+    rendering = service.rendering(LONG, 1.0, recorded(name, 24_000))
     sizes = [len(piece.data) async for piece in rendering.pieces()]
     assert len(sizes) > rendering.duration_s
     await service.unload()
@@ -309,9 +310,7 @@ async def test_the_engine_speaks_at_the_next_higher_rate(rate: int, engine_rate:
             return super().synthesize(request)
 
     service = Service(Settings(), Asked())
-    rendering = service.rendering(
-        text="Hello.", voice="alto", speed=1.0, sample_rate=rate, format="wav"
-    )
+    rendering = service.rendering("Hello.", 1.0, recorded("wav", rate))
     data = b"".join([piece.data async for piece in rendering.pieces()])
     assert asked == [engine_rate]
     assert (len(data) - 44) / 2 / rate == pytest.approx(rendering.duration_s)
@@ -323,9 +322,7 @@ async def test_an_engine_of_low_rates_is_brought_up() -> None:
         sample_rates = (24_000,)
 
     service = Service(Settings(), Low())
-    rendering = service.rendering(
-        text="Hello.", voice="alto", speed=1.0, sample_rate=48_000, format="pcm_s16le"
-    )
+    rendering = service.rendering("Hello.", 1.0, recorded("pcm_s16le", 48_000))
     data = b"".join([piece.data async for piece in rendering.pieces()])
     assert len(data) == pytest.approx(2 * 48_000 * rendering.duration_s)
     await service.unload()

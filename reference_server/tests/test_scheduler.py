@@ -9,6 +9,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from utterwire_server.engines import Block, Engine, EngineError, SpeechRequest, ToneEngine
+from utterwire_server.observer import UtteranceRecord
 from utterwire_server.scheduler import Scheduler
 
 
@@ -40,9 +41,13 @@ def asked(text: str) -> SpeechRequest:
     return SpeechRequest(text, "one", 1.0, 24_000)
 
 
-async def drink(scheduler: Scheduler, text: str) -> int:
+def recorded() -> UtteranceRecord:
+    return UtteranceRecord("websocket", "one", "pcm_s16le", 24_000, 1, accepted_at=0.0, due_at=0.0)
+
+
+async def drink(scheduler: Scheduler, text: str, record: UtteranceRecord | None = None) -> int:
     count = 0
-    async with aclosing(scheduler.blocks(asked(text))) as blocks:
+    async with aclosing(scheduler.blocks(asked(text), record or recorded())) as blocks:
         async for _ in blocks:
             count += 1
     return count
@@ -85,7 +90,7 @@ async def test_a_reader_that_does_not_ask_holds_nobody_up() -> None:
     engine = GatedEngine()
     engine.gate = asyncio.Semaphore(100)
     scheduler = Scheduler(engine, block_timeout_s=60)
-    async with aclosing(scheduler.blocks(asked("slow"))) as slow:
+    async with aclosing(scheduler.blocks(asked("slow"), recorded())) as slow:
         await anext(slow)
         assert await drink(scheduler, "quick") == 3
 
@@ -137,3 +142,24 @@ async def test_a_timeout_of_the_engine_itself_is_passed_on() -> None:
 
     with pytest.raises(TimeoutError, match="its own"):
         await drink(Scheduler(Impatient(), block_timeout_s=60), "a")
+
+
+async def test_the_record_holds_what_the_engine_took_and_no_waiting() -> None:
+    engine = GatedEngine()
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    loop = asyncio.get_running_loop()
+    first, second = recorded(), recorded()
+    began = loop.time()
+    tasks = [
+        asyncio.create_task(drink(scheduler, "a", first)),
+        asyncio.create_task(drink(scheduler, "b", second)),
+    ]
+    await turns()
+    assert first.begun_at is not None
+    assert second.begun_at is None
+    for _ in range(6):
+        engine.gate.release()
+    await asyncio.gather(*tasks)
+    assert second.begun_at is not None
+    assert began <= first.begun_at <= second.begun_at
+    assert 0 < first.computing_s + second.computing_s <= loop.time() - began

@@ -44,11 +44,12 @@ def create_app(service: Service) -> Starlette:
         if refusal is None:
             await Session(websocket, service).run()
         else:
+            service.tell("error", refusal[0])
             await websocket.send_denial_response(error_response(*refusal))
 
     async def ping(_: Request) -> Response:
-        status = "ready" if service.ready else "draining" if service.draining else "loading"
-        return JSONResponse({"status": status}, 200 if service.ready else 503)
+        status = service.status
+        return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def upgrade_required(_: Request) -> Response:
         return JSONResponse(

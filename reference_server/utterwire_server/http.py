@@ -17,8 +17,10 @@ from utterwire_schemas import ERROR_CODES
 from utterwire_server.encoders import media_type
 from utterwire_server.events import COMMENT, EventWriter, accepts_events
 from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.observer import UtteranceRecord
 from utterwire_server.rendering import Piece
 from utterwire_server.service import Service
+from utterwire_server.tracing import trace_headers
 from utterwire_server.wire import wire_of
 
 __all__ = ["Invocation", "ResponseAborted", "error_response"]
@@ -96,7 +98,10 @@ class Invocation:
         # A timeout without a time: rescheduling it to now stops the request at any await.
         self._guard = asyncio.timeout(None)
         self._interruption = ""
-        self._accepted = False
+        # Of the utterance, from the time it is accepted, and the code of the error it ends in.
+        self._record: UtteranceRecord | None = None
+        self._code: str | None = None
+        self._completed = False
         self._started = False
         self._ended = False
         self._request_id: str | None = None
@@ -113,21 +118,41 @@ class Invocation:
             return
         with self._service.hosting(self):
             try:
-                async with self._guard:
-                    await self._serve()
-            except TimeoutError:
-                if not self._guard.expired():
-                    raise
-            except _Stalled:
-                self._interruption = "stalled"
-            if self._interruption == "going_away" and not self._started:
-                await self._refuse(
-                    "going_away", "the endpoint is shutting down", rejected=not self._accepted
-                )
-            elif self._interruption:
-                log_event("request_cut_off", reason=self._interruption)
-                if self._interruption != "disconnected" and not await self._told():
-                    await self._abort()
+                await self._answer()
+            finally:
+                self._conclude()
+
+    async def _answer(self) -> None:
+        try:
+            async with self._guard:
+                await self._serve()
+        except TimeoutError:
+            if not self._guard.expired():
+                raise
+        except _Stalled:
+            self._interruption = "stalled"
+        if self._interruption == "going_away" and not self._started:
+            await self._refuse(
+                "going_away", "the endpoint is shutting down", rejected=self._record is None
+            )
+        elif self._interruption:
+            log_event("request_cut_off", reason=self._interruption)
+            if self._interruption != "disconnected" and not await self._told():
+                await self._abort()
+
+    def _conclude(self) -> None:
+        """Tell how the utterance ended, if there was one."""
+        record, now = self._record, self._loop.time()
+        if record is None:
+            return
+        if self._completed:
+            self._service.ended(record, "completed", now)
+        elif self._code == "synthesis_failed":
+            self._service.ended(record, "failed", now, self._code)
+        elif self._interruption == "disconnected":
+            self._service.ended(record, "disconnected", now)
+        else:
+            self._service.ended(record, "cut_off", now, self._code)
 
     def shut_down(self) -> None:
         """Let the request finish."""
@@ -165,10 +190,10 @@ class Invocation:
         if refusal := self._service.refusal(inside=True):
             await self._refuse(*refusal)
             return
-        self._accepted = True
+        self._record = self._begun(request)
         listener = asyncio.create_task(self._listen(), name="http-disconnect")
         try:
-            await self._speak(request)
+            await self._speak(request, self._record)
         finally:
             listener.cancel()
             await asyncio.wait({listener})
@@ -231,29 +256,42 @@ class Invocation:
             pass
         self._interrupt("disconnected")
 
-    async def _speak(self, asked: Request) -> None:
-        request = asked.synthesize
-        rendering = self._service.rendering(
-            text=request.text,
+    def _begun(self, asked: Request) -> UtteranceRecord:
+        request, now = asked.synthesize, self._loop.time()
+        return UtteranceRecord(
+            transport="http" if self._events is None else "sse",
             voice=request.voice,
-            speed=request.speed,
-            sample_rate=request.sample_rate,
             format=request.format,
+            sample_rate=request.sample_rate,
+            characters=len(request.text),
+            accepted_at=now,
+            due_at=now,
+            streamed=self._is_streamed(asked),
+            parent=trace_headers(self._scope),
         )
-        began = self._loop.time()
-        outcome = "stopped"
+
+    def _is_streamed(self, asked: Request) -> bool:
         # HTTP/1.0 knows no chunks; a body that is cut off would pass for a whole one.
         chunked = self._scope["http_version"] != "1.0"
+        return bool(chunked and (asked.stream or self._events is not None))
+
+    async def _speak(self, asked: Request, record: UtteranceRecord) -> None:
+        request = asked.synthesize
+        rendering = self._service.rendering(request.text, request.speed, record)
+        began = self._loop.time()
+        outcome = "stopped"
         try:
             async with aclosing(rendering.pieces()) as pieces:
-                if chunked and (asked.stream or self._events is not None):
+                if record.streamed:
                     # Until there is something to send, a failure can still be told by its status.
                     piece = await anext(pieces, None)
                     while piece is not None:
                         if not self._started and (piece.data or self._events is not None):
                             await self._begin(request)
                         if piece.data:
+                            self._service.made(record, rendering.duration_s, self._loop.time())
                             await self._put_audio(piece.data)
+                            record.playback.taken(self._loop.time())
                         piece = await self._next(pieces)
                     if not self._started:
                         await self._begin(request)
@@ -261,6 +299,7 @@ class Invocation:
                         await self._put(self._events.end(rendering.duration_s), last=True)
                 else:
                     audio = b"".join([piece.data async for piece in pieces])
+                    self._service.made(record, rendering.duration_s, self._loop.time())
                     if self._events is not None:
                         body = self._events.whole(audio, rendering.duration_s)
                         await self._start(request, {"Content-Length": str(len(body))})
@@ -271,11 +310,13 @@ class Invocation:
             if not self._ended:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "completed"
+            self._completed = True
         except _Stalled:
             raise
         except Exception as error:
             outcome = "failed"
             log_event("synthesis_failed", **whereabouts(error))
+            self._code = "synthesis_failed"
             if self._started:
                 self._interruption = "failed"
             else:
@@ -367,6 +408,10 @@ class Invocation:
         rejected: bool = True,
         close: bool = False,
     ) -> None:
+        if self._record is None:
+            self._service.tell("error", code)
+        else:
+            self._code = code
         response = error_response(
             code, message, rejected=rejected, request_id=self._request_id, close=close
         )
@@ -381,6 +426,7 @@ class Invocation:
         if self._ended:
             return True
         code, message = _FAILURES[self._interruption]
+        self._code = code
         try:
             async with asyncio.timeout(LAST_WORDS_S):
                 last = {"type": "http.response.body", "more_body": False}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from utterwire_server.encoders import Encoder, is_heavy, make_encoder
 from utterwire_server.engines.engine import Samples, SpeechRequest, WordMark
+from utterwire_server.observer import UtteranceRecord
 from utterwire_server.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Rendering:
     :param scheduler: hands out the engine.
     :param workshop: its threads do what computes too much for the event loop.
     :param request: what the engine is asked for, at a rate of its own.
+    :param record: of the utterance; what the engine takes for it is noted there.
     :param format: one of `FORMATS`.
     :param sample_rate: that of the audio, in hertz.
     """
@@ -51,6 +53,7 @@ class Rendering:
         scheduler: Scheduler,
         workshop: Executor,
         request: SpeechRequest,
+        record: UtteranceRecord,
         *,
         format: str,
         sample_rate: int,
@@ -58,6 +61,7 @@ class Rendering:
         self._scheduler = scheduler
         self._workshop = workshop
         self._request = request
+        self._record = record
         self._format = format
         self._rate = sample_rate
         self._resampler: Resampler | None = None
@@ -81,7 +85,7 @@ class Rendering:
         """
         spoken = 0
         try:
-            async with aclosing(self._scheduler.blocks(self._request)) as blocks:
+            async with aclosing(self._scheduler.blocks(self._request, self._record)) as blocks:
                 async for block in blocks:
                     marks = block.marks
                     for samples in self._slices(block.samples):

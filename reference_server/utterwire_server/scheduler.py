@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from utterwire_server.engines.engine import Block, Engine, EngineError, SpeechRequest
+from utterwire_server.observer import UtteranceRecord
 
 __all__ = ["Scheduler"]
 
@@ -39,24 +40,30 @@ class Scheduler:
         """How many blocks are in the making."""
         return self._computing
 
-    async def blocks(self, request: SpeechRequest) -> AsyncGenerator[Block]:
-        """Speak ``request``, waiting for a turn before each block.
+    async def blocks(
+        self, request: SpeechRequest, record: UtteranceRecord
+    ) -> AsyncGenerator[Block]:
+        """Speak ``request``, waiting for a turn before each block; ``record`` keeps what it took.
 
         Close the stream to give up the utterance: the engine is free as soon as it has let go of
         the block in the making.
 
         :raises EngineError: if a block takes longer than the limit.
         """
+        loop = asyncio.get_running_loop()
         self._speaking += 1
         try:
             async with aclosing(self._engine.synthesize(request)) as stream:
                 while True:
                     async with self._slots:
                         self._computing += 1
+                        began = loop.time()
+                        record.begin(began)
                         try:
                             block = await self._next(stream)
                         finally:
                             self._computing -= 1
+                            record.computing_s += loop.time() - began
                     if block is None:
                         return
                     yield block

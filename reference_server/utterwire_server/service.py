@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from utterwire_protocol import EndpointOptions, Limits
 
 from utterwire_server.encoders import offer, resamples
 from utterwire_server.engines.engine import Engine, SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.observer import Observer, Outcome, UtteranceRecord
 from utterwire_server.rendering import Rendering
 from utterwire_server.scheduler import Scheduler
 from utterwire_server.settings import Settings
@@ -46,15 +47,19 @@ class Guest(Protocol):
 class Service:
     """The engine, its capacity, and who is using it.
 
+    :param observers: are told what happens; one that fails is left out from then on.
     :raises ValueError: if the engine does not offer what every endpoint must, or a format that
         the settings ask for cannot be made.
     """
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, *, observers: Sequence[Observer] = ()
+    ) -> None:
         if engine.concurrency < 1:
             raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
         self.settings = settings
         self.engine = engine
+        self._observers = list(observers)
         self._engine_rates = _checked_rates(engine)
         self._offer: Mapping[str, tuple[int, ...]] = {DEFAULT_FORMAT: (DEFAULT_SAMPLE_RATE,)}
         if "formats" in settings.profiles:
@@ -79,7 +84,22 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether new sessions and requests are taken."""
-        return self._loaded and not self._draining
+        return self._loaded and not self._draining and self.engine.healthy
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told what happens."""
+        return tuple(self._observers)
+
+    @property
+    def status(self) -> str:
+        """What `/ping` says: `ready`, `loading`, `draining`, or `unavailable` while the engine
+        mends itself."""
+        if self._draining:
+            return "draining"
+        if not self._loaded:
+            return "loading"
+        return "ready" if self.engine.healthy else "unavailable"
 
     @property
     def draining(self) -> bool:
@@ -121,17 +141,20 @@ class Service:
             session_id=secrets.token_hex(8),
         )
 
-    def rendering(
-        self, *, text: str, voice: str, speed: float, sample_rate: int, format: str
-    ) -> Rendering:
-        """Speech on its way to the bytes of ``format``, at ``sample_rate`` Hz; both are offered."""
-        rates = self._engine_rates
+    def rendering(self, text: str, speed: float, record: UtteranceRecord) -> Rendering:
+        """Speech on its way to bytes, in voice, format and rate of ``record``; all are offered."""
+        rates, sample_rate = self._engine_rates, record.sample_rate
         # From a higher rate nothing is lost; from a lower one what it does not have.
         higher = sorted(rate for rate in rates if rate >= sample_rate)
         spoken_at = higher[0] if higher else max(rates)
-        request = SpeechRequest(text=text, voice=voice, speed=speed, sample_rate=spoken_at)
+        request = SpeechRequest(text=text, voice=record.voice, speed=speed, sample_rate=spoken_at)
         return Rendering(
-            self.scheduler, self._workshop, request, format=format, sample_rate=sample_rate
+            self.scheduler,
+            self._workshop,
+            request,
+            record,
+            format=record.format,
+            sample_rate=sample_rate,
         )
 
     def refusal(self, *, inside: bool = False) -> tuple[str, str] | None:
@@ -144,6 +167,8 @@ class Service:
             return "going_away", "the endpoint is shutting down"
         if not self._loaded:
             return "overloaded", "the endpoint is still loading"
+        if not self.engine.healthy:
+            return "overloaded", "the engine is not available at the moment"
         seated = len(self._guests) - self._receiving
         if seated + (not inside) > self.settings.max_sessions:
             return _FULL
@@ -153,6 +178,32 @@ class Service:
         """Why a request cannot even be received now, in the same way."""
         full = self._receiving >= self.settings.max_sessions
         return self.refusal() or (_FULL if full else None)
+
+    def tell(self, what: str, *details: Any) -> None:
+        """Call the method ``what`` of each observer."""
+        for observer in tuple(self._observers):
+            try:
+                getattr(observer, what)(*details)
+            except Exception as error:
+                self._observers.remove(observer)
+                log_event("observer_failed", observer=type(observer).__name__, **whereabouts(error))
+
+    def made(self, record: UtteranceRecord, speech_s: float, now: float) -> None:
+        """Speech of an utterance, up to ``speech_s`` seconds of it, is ready to leave."""
+        if record.made(speech_s, now):
+            self.tell("first_byte", record)
+
+    def ended(
+        self, record: UtteranceRecord, outcome: Outcome, now: float, code: str | None = None
+    ) -> None:
+        """An accepted utterance has ended; ``code`` is that of the error its client is told.
+
+        :raises RuntimeError: if it had ended before.
+        """
+        record.end(outcome, now, code)
+        if code is not None:
+            self.tell("error", code)
+        self.tell("ended", record)
 
     @contextmanager
     def receiving(self) -> Iterator[None]:

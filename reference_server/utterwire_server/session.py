@@ -9,19 +9,24 @@ from typing import Final
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from utterwire_protocol import (
+    CancelReceived,
     Connection,
     Event,
     FrameKind,
     MessageRejected,
     Role,
     SessionState,
+    SynthesizeReceived,
     Utterance,
+    UtteranceEnded,
+    UtteranceState,
 )
 
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.marks import WordTimes
-from utterwire_server.rendering import Rendering
+from utterwire_server.observer import Outcome, UtteranceRecord
 from utterwire_server.service import CLOSE_AFTER_S, Service
+from utterwire_server.tracing import trace_headers
 from utterwire_server.wire import wire_of
 
 __all__ = ["Session"]
@@ -67,6 +72,11 @@ class Session:
         self._failed = False
         self._delivered = False
         self._rejected = 0
+        # Of each accepted utterance that has not ended.
+        self._records: dict[int, UtteranceRecord] = {}
+        # All of them is made; their last message is still to leave.
+        self._finishing: set[int] = set()
+        self._free_at = 0.0
 
     async def run(self) -> None:
         """Serve the session until its socket is closed."""
@@ -77,19 +87,23 @@ class Session:
             except WebSocketDisconnect:
                 return
             log_event("session_opened", session=self._id)
+            self._service.tell("session_opened")
             for error in await self._serve():
                 self._failed = True
                 log_event("session_failed", session=self._id, **whereabouts(error))
             if self._failed:
                 await self._close(1011)
+        reason = "internal" if self._failed else self._connection.end_reason
+        duration_s = round(self._now() - began, 3)
+        self._service.tell("session_closed", reason, duration_s)
         log_event(
             "session_closed",
             session=self._id,
-            reason="internal" if self._failed else self._connection.end_reason,
+            reason=reason,
             # Whether the message of that name got as far as the kernel.
             delivered=self._delivered,
             rejected=self._rejected,
-            duration_s=round(self._now() - began, 3),
+            duration_s=duration_s,
         )
 
     async def _serve(self) -> list[Exception]:
@@ -109,7 +123,7 @@ class Session:
             for task in tasks:
                 task.cancel()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-            self._connection.transport_lost(self._now())
+            self._note(self._connection.transport_lost(self._now()))
             if self._alarm is not None:
                 self._alarm.cancel()
         return [
@@ -183,7 +197,11 @@ class Session:
 
     async def _utter(self, utterance: Utterance) -> None:
         connection, seq = self._connection, utterance.seq
-        rendering = self._rendering(utterance)
+        record = self._records[seq]
+        record.due_at = max(record.accepted_at, self._free_at)
+        # The core has filled in every default.
+        assert utterance.speed is not None
+        rendering = self._service.rendering(utterance.text, utterance.speed, record)
         began = self._now()
         connection.start(seq, began)
         # A timeout without a time: rescheduling it to now stops the utterance at any await.
@@ -201,11 +219,16 @@ class Session:
                         if times is not None and piece.marks:
                             words = times.words(piece.marks, piece.begins_s)
                             connection.marks(seq, words, self._now())
-                        connection.audio(seq, piece.data, self._now())
+                        now = self._now()
+                        connection.audio(seq, piece.data, now)
                         self._settle()
+                        if piece.data:
+                            self._service.made(record, rendering.duration_s, now)
                         await self._all_written()
+                        record.playback.taken(self._now())
             if connection.utterance(seq) is not None:
                 outcome = "completed"
+                self._finishing.add(seq)
                 connection.complete(seq, self._now(), rendering.duration_s)
         except Exception as error:
             # With the scope's own timeout the utterance has ended already.
@@ -213,6 +236,7 @@ class Session:
                 outcome = self._fail(seq, error)
         finally:
             self._speaking = None
+            self._free_at = self._now()
             log_event(
                 "utterance",
                 session=self._id,
@@ -224,23 +248,11 @@ class Session:
             )
         self._settle()
 
-    def _rendering(self, utterance: Utterance) -> Rendering:
-        # The core has filled in every default.
-        assert utterance.voice is not None
-        assert utterance.speed is not None
-        assert utterance.sample_rate is not None
-        assert utterance.format is not None
-        return self._service.rendering(
-            text=utterance.text,
-            voice=utterance.voice,
-            speed=utterance.speed,
-            sample_rate=utterance.sample_rate,
-            format=utterance.format,
-        )
-
     def _fail(self, seq: int, error: Exception) -> str:
         log_event("synthesis_failed", session=self._id, seq=seq, **whereabouts(error))
-        self._connection.fail(seq, "synthesis_failed", "the engine failed", self._now())
+        now = self._now()
+        self._connection.fail(seq, "synthesis_failed", "the engine failed", now)
+        self._service.ended(self._records.pop(seq), "failed", now, "synthesis_failed")
         return "failed"
 
     async def _all_written(self) -> None:
@@ -320,7 +332,42 @@ class Session:
         for event in events:
             if isinstance(event, MessageRejected):
                 self._rejected += 1
+                self._service.tell("error", event.code)
+            elif isinstance(event, SynthesizeReceived):
+                self._records[event.seq] = self._record(event.utterance)
+            elif isinstance(event, CancelReceived):
+                for seq in event.stopped:
+                    self._ended(seq, "cancelled")
+            elif isinstance(event, UtteranceEnded):
+                if event.state is UtteranceState.CANCELLED:
+                    self._ended(event.seq, "disconnected")
+                else:
+                    self._ended(event.seq, "cut_off", "going_away")
         self._settle()
+
+    def _record(self, utterance: Utterance) -> UtteranceRecord:
+        # The core has filled in every default.
+        assert utterance.voice is not None
+        assert utterance.sample_rate is not None
+        assert utterance.format is not None
+        now = self._now()
+        return UtteranceRecord(
+            transport="websocket",
+            voice=utterance.voice,
+            format=utterance.format,
+            sample_rate=utterance.sample_rate,
+            characters=len(utterance.text),
+            accepted_at=now,
+            due_at=now,
+            parent=trace_headers(self._websocket.scope),
+        )
+
+    def _ended(self, seq: int, outcome: Outcome, code: str | None = None) -> None:
+        record = self._records.pop(seq, None)
+        # One that failed has ended before its error has left.
+        if record is not None:
+            self._service.ended(record, outcome, self._now(), code)
+        self._finishing.discard(seq)
 
     def _settle(self) -> None:
         """Wake whoever has something to do after the core has moved."""
@@ -338,6 +385,8 @@ class Session:
             when = self._now() + LAST_WORDS_S
             if (self._stall.when() or when) > when:
                 self._stall.reschedule(when)
+        for seq in [seq for seq in self._finishing if connection.utterance(seq) is None]:
+            self._ended(seq, "completed")
         deadline = connection.next_deadline()
         if deadline != self._alarm_at:
             if self._alarm is not None:
