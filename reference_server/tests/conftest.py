@@ -10,13 +10,18 @@ import json
 import logging
 import os
 import socket
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from utterwire_server.engines import Block, Engine, SpeechRequest, ToneEngine
+from utterwire_server.engines.kokoro.acoustics import Interrupted, Prepared
+from utterwire_server.engines.kokoro.statistics import Statistics
 from utterwire_server.observer import Observer
 from utterwire_server.runner import Runner, listen
 from utterwire_server.service import Service
@@ -143,6 +148,72 @@ class HeldEngine(ToneEngine):
 def held_engine() -> HeldEngine:
     """An engine whose blocks wait for ``gate.release()``; ``open_streams`` counts utterances."""
     return HeldEngine()
+
+
+class SoundingPositions:
+    """Acoustics without a model: each sample tells its own position in the segment.
+
+    A token takes as many frames as it says; even tokens sound and odd ones are silent. Before and
+    after the phonemes come ``lead`` and ``tail`` frames of silence. ``spoken`` is what is rendered,
+    as (start, stop, whether with fixed statistics). While ``gate`` is set to an event that is not
+    set, rendering waits for it.
+    """
+
+    STEP = 1e-6
+    FLOOR = 0.1
+
+    def __init__(self, lead: int = 12, tail: int = 20) -> None:
+        self.lead = lead
+        self.tail = tail
+        self.prepared = 0
+        self.spoken: list[tuple[int, int, bool]] = []
+        self.gate: threading.Event | None = None
+        self.rendering = threading.Event()
+        self.failure: Exception | None = None
+        self._interrupted = threading.Event()
+
+    def prepare(
+        self, tokens: Sequence[int], style: npt.NDArray[np.float32], speed: float
+    ) -> Prepared:
+        assert tokens[0] == tokens[-1] == 0
+        assert style.shape == (256,)
+        self.prepared += 1
+        inner = [max(1, round(token / speed)) for token in tokens[1:-1]]
+        durations = np.array([self.lead, *inner, self.tail], np.int64)
+        sounds = np.array([token > 0 and token % 2 == 0 for token in tokens])
+        loud = np.repeat(np.repeat(sounds, durations), 600)
+        positions = self.FLOOR + self.STEP * np.arange(loud.size)
+        return Prepared(durations, np.where(loud, positions, 0.0).astype(np.float32))
+
+    def render(
+        self, prepared: Prepared, start: int, stop: int, statistics: Statistics | None
+    ) -> npt.NDArray[np.float32]:
+        self._interrupted.clear()
+        self.rendering.set()
+        if self.gate is not None:
+            while not self.gate.wait(0.001):
+                if self._interrupted.is_set():
+                    raise Interrupted
+        if self.failure is not None:
+            raise self.failure
+        assert 0 <= start < stop <= prepared.frames
+        assert statistics is not None or (start, stop) == (0, prepared.frames)
+        self.spoken.append((start, stop, statistics is not None))
+        samples: npt.NDArray[np.float32] = prepared.handle[600 * start : 600 * stop]
+        return samples
+
+    def measure(self, prepared: Prepared) -> Statistics:
+        row = np.ones(4, np.float32)
+        return Statistics(0 * row, row, prepared.frames)
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+
+@pytest.fixture(scope="session")
+def sounding_positions() -> type[SoundingPositions]:
+    """Acoustics without a model, to make engines of."""
+    return SoundingPositions
 
 
 Start = Callable[..., Any]

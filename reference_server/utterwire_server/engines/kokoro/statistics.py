@@ -15,27 +15,25 @@ __all__ = ["Statistics", "pooled"]
 class Statistics:
     """Mean and variance of every channel at every instance norm of the generator.
 
-    ``means`` and ``variances`` hold one float32 array of shape ``(channels,)`` for each norm, in
-    the order in which the norms run. ``frames`` is how many frames they were taken over.
+    ``means`` and ``variances`` are float32 of shape ``(channels,)``: the channels of all norms one
+    after the other, in the order in which the norms run. ``frames`` is how many frames they were
+    taken over.
+
+    :raises ValueError: if they do not fit together.
     """
 
-    means: tuple[npt.NDArray[np.float32], ...]
-    variances: tuple[npt.NDArray[np.float32], ...]
+    means: npt.NDArray[np.float32]
+    variances: npt.NDArray[np.float32]
     frames: int
 
     def __post_init__(self) -> None:
-        shapes = [array.shape for array in self.means]
-        if not shapes or shapes != [array.shape for array in self.variances]:
-            raise ValueError("means and variances do not have the same shapes")
-        if any(len(shape) != 1 for shape in shapes) or self.frames < 1:
-            raise ValueError(
-                "statistics are one row of channels for each norm, over 1 frame or more"
-            )
+        if self.means.ndim != 1 or self.means.shape != self.variances.shape or self.frames < 1:
+            raise ValueError("means and variances are one value for each channel, of some frames")
 
     @property
-    def channels(self) -> tuple[int, ...]:
-        """How many channels each norm has."""
-        return tuple(array.size for array in self.means)
+    def channels(self) -> int:
+        """How many channels all norms have together."""
+        return self.means.size
 
 
 def pooled(parts: Iterable[Statistics]) -> Statistics:
@@ -44,18 +42,13 @@ def pooled(parts: Iterable[Statistics]) -> Statistics:
     :raises ValueError: if there are none, or they are of different models.
     """
     every = list(parts)
-    if not every or len({part.channels for part in every}) > 1:
-        raise ValueError("statistics of one model are pooled, and of one segment at least")
+    if len({part.channels for part in every}) != 1:
+        raise ValueError("statistics are pooled of one segment at least, and of one model")
     frames = sum(part.frames for part in every)
-    means, variances = [], []
-    for index in range(len(every[0].means)):
-        mean = sum(part.frames / frames * part.means[index].astype(np.float64) for part in every)
-        square = sum(
-            part.frames
-            / frames
-            * (part.variances[index] + part.means[index].astype(np.float64) ** 2)
-            for part in every
-        )
-        means.append(np.asarray(mean, np.float32))
-        variances.append(np.asarray(np.maximum(square - np.square(mean), 0.0), np.float32))
-    return Statistics(tuple(means), tuple(variances), frames)
+    mean = np.zeros(every[0].channels)
+    square = np.zeros(every[0].channels)
+    for part in every:
+        mean += part.frames / frames * part.means
+        square += part.frames / frames * (part.variances + np.square(part.means, dtype=np.float64))
+    variance = np.maximum(square - np.square(mean), 0.0)
+    return Statistics(mean.astype(np.float32), variance.astype(np.float32), frames)
