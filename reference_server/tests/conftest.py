@@ -253,7 +253,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
         port = sock.getsockname()[1]
         runner = Runner(service, sock)
-        server = Server(service, runner, port, asyncio.create_task(runner.run()), tuple(observers))
+        server = Server(service, runner, port, asyncio.create_task(runner.run()), service.observers)
         servers.append(server)
         if ready:
             await eventually(lambda: service.ready)

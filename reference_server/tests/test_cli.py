@@ -54,6 +54,7 @@ def test_flags_reach_the_settings(served: Served) -> None:
         "--block-timeout": "4",
         "--body-timeout": "5",
         "--send-buffer-bytes": "8192",
+        "--metrics": "off",
         "--profiles": "core, http",
         "--engine": "faulty",
         "--fail-after": "2",
@@ -75,6 +76,7 @@ def test_flags_reach_the_settings(served: Served) -> None:
         block_timeout_s=4.0,
         body_timeout_s=5.0,
         send_buffer_bytes=8_192,
+        metrics=False,
     )
     assert (engine.name, vars(engine)["blocks"], vars(engine)["real_time_factor"]) == (
         "faulty",
@@ -101,6 +103,7 @@ def test_the_environment_sets_what_no_flag_does(
         (["--port", "-1"], "-1 is not a port"),
         (["--rtf", "fast"], "'fast' is not a number"),
         (["--rtf", "-1"], "real-time factor"),
+        (["--metrics", "maybe"], "'maybe' is neither on nor off"),
         (["--idle-timeout", "0"], "idle_timeout_s is 0"),
         (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
         (["--engine", "festival"], "no engine 'festival'"),

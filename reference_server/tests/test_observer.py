@@ -186,7 +186,7 @@ async def test_an_observer_that_fails_is_left_out(
         def first_byte(self, record: UtteranceRecord) -> None:
             raise RuntimeError("a secret")
 
-    server = await start(observers=[Broken(), notes])
+    server = await start(observers=[Broken(), notes], metrics=False)
     server.observers = (notes,)
     peer = await connect(server)
     peer.say(text="One.")

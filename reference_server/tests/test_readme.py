@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from utterwire_server import cli
-from utterwire_server.engines import load_engine
+from utterwire_server.engines import ToneEngine, load_engine
+from utterwire_server.service import Service
+from utterwire_server.settings import Settings
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -41,7 +43,18 @@ def test_each_flag_is_told_with_its_default() -> None:
     flags = {name: default for name, _, default, _ in cli._flags()}
     assert set(told) == set(flags)
     for name, default in flags.items():
-        if isinstance(default, frozenset):
-            continue
-        shown = f"{default:g}" if isinstance(default, float) and default else str(default)
-        assert told[name].strip() == shown, name
+        if not isinstance(default, frozenset):
+            assert told[name].strip() == cli._shown(default), name
+
+
+async def test_each_metric_is_told() -> None:
+    metrics = Service(Settings(), ToneEngine()).metrics
+    assert metrics is not None
+    there = {
+        family.name if family.type != "counter" else f"{family.name}_total"
+        for family in metrics.registry.collect()
+        if family.name.startswith("utterwire")
+    }
+    table = README.partition("## Metrics")[2].partition("An utterance is")[0]
+    told = set(re.findall(r"`(utterwire_\w+)[`{]", table))
+    assert told == {"utterwire_info" if name == "utterwire" else name for name in there}

@@ -17,11 +17,12 @@ from utterwire_server.http import Invocation, error_response
 from utterwire_server.service import Service
 from utterwire_server.session import Session
 
-__all__ = ["INVOCATIONS", "PING", "SESSION", "create_app"]
+__all__ = ["INVOCATIONS", "METRICS", "PING", "SESSION", "create_app"]
 
 SESSION = "/invocations-bidirectional-stream"
 INVOCATIONS = "/invocations"
 PING = "/ping"
+METRICS = "/metrics"
 
 
 def create_app(service: Service) -> Starlette:
@@ -51,6 +52,13 @@ def create_app(service: Service) -> Starlette:
         status = service.status
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
+    async def metrics(request: Request) -> Response:
+        if service.metrics is None:
+            missing = "prometheus_client is not installed; pip install 'utterwire[metrics]'"
+            return JSONResponse({"error": missing}, 501)
+        body, content_type = service.metrics.render(request.headers.get("accept", ""))
+        return Response(body, headers={"Content-Type": content_type})
+
     async def upgrade_required(_: Request) -> Response:
         return JSONResponse(
             {"error": "this path speaks WebSocket (RFC 6455)"},
@@ -69,6 +77,8 @@ def create_app(service: Service) -> Starlette:
     ]
     if service.settings.profiles & {"http", "sse"}:
         routes.insert(0, Route(INVOCATIONS, _Invocations(service), methods=["POST"]))
+    if service.settings.metrics:
+        routes.insert(0, Route(METRICS, metrics))
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -78,7 +88,7 @@ def create_app(service: Service) -> Starlette:
     return app
 
 
-_NOT_FOUND = {"error": f"no such path; there are {SESSION}, {INVOCATIONS} and {PING}"}
+_NOT_FOUND = {"error": f"no such path; there are {SESSION}, {INVOCATIONS}, {PING} and {METRICS}"}
 
 
 class _Invocations:

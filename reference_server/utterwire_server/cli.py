@@ -52,6 +52,25 @@ def _formats(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
+def _switch(text: str) -> bool:
+    switches = {"on": True, "off": False}
+    if text not in switches:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither on nor off")
+    return switches[text]
+
+
+def _shown(default: object) -> str:
+    """A default as a person would write it."""
+    match default:
+        case bool():
+            return "on" if default else "off"
+        case frozenset():
+            return ",".join(sorted(default))
+        case float():
+            return f"{default:g}"
+    return "none" if default is None else str(default)
+
+
 # Flag, type, default, help. A Settings field of the same name takes the value where there is one.
 _Flag = tuple[str, Callable[[str], Any], Any, str]
 
@@ -71,7 +90,12 @@ def _flags() -> tuple[_Flag, ...]:
         ("rtf", _number, 0.0, "seconds of computing for a second of audio (built-in engines)"),
         ("fail-after", _whole, 0, "blocks that `faulty` and `hanging` make before they give up"),
         ("profiles", _names, s.profiles, f"profiles to claim, of {profiles}"),
-        ("formats", _formats, s.formats, f"formats to offer, of {','.join(FORMATS)}"),
+        (
+            "formats",
+            _formats,
+            s.formats,
+            f"formats to offer, of {','.join(FORMATS)}; without it all that are installed",
+        ),
         ("max-text-chars", _whole, s.max_text_chars, "longest text, in code points"),
         ("max-message-bytes", _whole, s.max_message_bytes, "largest message or request body"),
         ("max-request-id-chars", _whole, s.max_request_id_chars, "longest request_id"),
@@ -83,6 +107,7 @@ def _flags() -> tuple[_Flag, ...]:
         ("block-timeout", _number, s.block_timeout_s, "seconds one block of audio may take"),
         ("body-timeout", _number, s.body_timeout_s, "seconds a request body may take"),
         ("send-buffer-bytes", _whole, s.send_buffer_bytes, "kernel send buffer of a connection"),
+        ("metrics", _switch, s.metrics, "whether /metrics is served, on or off"),
     )
 
 
@@ -104,15 +129,12 @@ def _parse(
         help="the same as without it; what SageMaker AI passes to a container",
     )
     for name, kind, default, text in flags:
-        shown = ",".join(sorted(default)) if isinstance(default, frozenset) else default
-        if default is None:
-            shown = "all that are installed"
         parser.add_argument(
             f"--{name}",
             type=kind,
             default=default,
             metavar=name.rpartition("-")[2].upper(),
-            help=f"{text} (default {shown})".replace("%", "%%"),
+            help=f"{text} (default {_shown(default)})".replace("%", "%%"),
         )
     from_environment = []
     for name, kind, _, _ in flags:

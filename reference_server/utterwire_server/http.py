@@ -191,6 +191,7 @@ class Invocation:
             await self._refuse(*refusal)
             return
         self._record = self._begun(request)
+        self._service.tell("accepted", self._record)
         listener = asyncio.create_task(self._listen(), name="http-disconnect")
         try:
             await self._speak(request, self._record)

@@ -8,13 +8,24 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from utterwire_server.playback import Playback
 
-__all__ = ["AUDIBLE_S", "OUTCOMES", "Observer", "Outcome", "Transport", "UtteranceRecord"]
+__all__ = [
+    "AUDIBLE_S",
+    "OUTCOMES",
+    "REFUSALS",
+    "Observer",
+    "Outcome",
+    "Transport",
+    "UtteranceRecord",
+]
 
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled", "disconnected", "cut_off"]
 """How an utterance ended: all of it was made; the engine failed; the client cancelled it, or left;
 the endpoint ended it, at shutdown or because its client did not read."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+
+REFUSALS: Final = ("unauthorized", "origin", "address")
+"""Why somebody is not let in: no valid token, another site's page, too many from one address."""
 
 Transport: TypeAlias = Literal["websocket", "http", "sse"]
 
@@ -101,7 +112,10 @@ class Observer:
         """An error was told to a client; ``code`` is one of the registry."""
 
     def refused(self, reason: str) -> None:
-        """Somebody was not let in: `unauthorized`, `origin` or `address`."""
+        """Somebody was not let in; one of `REFUSALS`."""
+
+    def accepted(self, record: UtteranceRecord) -> None:
+        """An utterance was accepted."""
 
     def first_byte(self, record: UtteranceRecord) -> None:
         """The first audio of a streamed utterance is on its way."""

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from utterwire_protocol import EndpointOptions, Limits
 
@@ -19,6 +19,9 @@ from utterwire_server.observer import Observer, Outcome, UtteranceRecord
 from utterwire_server.rendering import Rendering
 from utterwire_server.scheduler import Scheduler
 from utterwire_server.settings import Settings
+
+if TYPE_CHECKING:
+    from utterwire_server.metrics import Metrics
 
 __all__ = ["CLOSE_AFTER_S", "Guest", "Service"]
 
@@ -72,6 +75,7 @@ class Service:
         self._workshop = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="utterwire-encode")
         self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
         self._guests: set[Guest] = set()
+        self._sessions = 0
         self._receiving = 0
         self._empty = asyncio.Event()
         self._empty.set()
@@ -80,6 +84,10 @@ class Service:
         self._loaded = False
         self._draining = False
         self._loading: asyncio.Task[None] | None = None
+        #: What `/metrics` shows; None where it is turned off or its extra is not installed.
+        self.metrics = _metrics(self) if settings.metrics else None
+        if self.metrics is not None:
+            self._observers.append(self.metrics)
 
     @property
     def ready(self) -> bool:
@@ -110,6 +118,11 @@ class Service:
     def guests(self) -> int:
         """How many sessions and requests are open."""
         return len(self._guests)
+
+    @property
+    def sessions(self) -> int:
+        """How many WebSocket sessions are open."""
+        return self._sessions
 
     @property
     def profiles(self) -> frozenset[str]:
@@ -187,6 +200,16 @@ class Service:
             except Exception as error:
                 self._observers.remove(observer)
                 log_event("observer_failed", observer=type(observer).__name__, **whereabouts(error))
+
+    def session_opened(self) -> None:
+        """A WebSocket session was accepted."""
+        self._sessions += 1
+        self.tell("session_opened")
+
+    def session_closed(self, reason: str, duration_s: float) -> None:
+        """A session that was opened is over."""
+        self._sessions -= 1
+        self.tell("session_closed", reason, duration_s)
 
     def made(self, record: UtteranceRecord, speech_s: float, now: float) -> None:
         """Speech of an utterance, up to ``speech_s`` seconds of it, is ready to leave."""
@@ -302,3 +325,13 @@ def _checked_rates(engine: Engine) -> tuple[int, ...]:
             " resample; pip install 'utterwire[encoders]'"
         )
     return rates
+
+
+def _metrics(service: Service) -> Metrics | None:
+    try:
+        from utterwire_server.metrics import Metrics
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        return None
+    return Metrics(service)

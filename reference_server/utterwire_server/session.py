@@ -87,15 +87,20 @@ class Session:
             except WebSocketDisconnect:
                 return
             log_event("session_opened", session=self._id)
-            self._service.tell("session_opened")
-            for error in await self._serve():
-                self._failed = True
-                log_event("session_failed", session=self._id, **whereabouts(error))
-            if self._failed:
-                await self._close(1011)
-        reason = "internal" if self._failed else self._connection.end_reason
+            self._service.session_opened()
+            try:
+                for error in await self._serve():
+                    self._failed = True
+                    log_event("session_failed", session=self._id, **whereabouts(error))
+                if self._failed:
+                    await self._close(1011)
+            finally:
+                self._closed(began)
+
+    def _closed(self, began: float) -> None:
+        reason = "internal" if self._failed else str(self._connection.end_reason)
         duration_s = round(self._now() - began, 3)
-        self._service.tell("session_closed", reason, duration_s)
+        self._service.session_closed(reason, duration_s)
         log_event(
             "session_closed",
             session=self._id,
@@ -334,7 +339,8 @@ class Session:
                 self._rejected += 1
                 self._service.tell("error", event.code)
             elif isinstance(event, SynthesizeReceived):
-                self._records[event.seq] = self._record(event.utterance)
+                record = self._records[event.seq] = self._record(event.utterance)
+                self._service.tell("accepted", record)
             elif isinstance(event, CancelReceived):
                 for seq in event.stopped:
                     self._ended(seq, "cancelled")

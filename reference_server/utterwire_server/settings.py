@@ -40,6 +40,8 @@ class Settings:
     ``max_sessions`` counts WebSocket sessions and HTTP requests together, these once they have come
     whole. ``send_buffer_bytes`` is asked of the kernel, which on Linux takes twice as much.
 
+    ``metrics``: whether there is a `/metrics`.
+
     :raises ValueError: if a value cannot be, naming it and what it may be.
     """
 
@@ -56,6 +58,7 @@ class Settings:
     block_timeout_s: float = 60.0
     body_timeout_s: float = 30.0
     send_buffer_bytes: int = 65_536
+    metrics: bool = True
 
     def __post_init__(self) -> None:
         unknown = sorted(self.profiles - PROFILES)
