@@ -324,3 +324,100 @@ def log_lines() -> Any:
     yield lines
     logger.removeHandler(keeper)
     logger.setLevel(level)
+
+
+def _norm_steps(prefix: str, source: str, scale_first: bool) -> list[tuple[str, list[str], str]]:
+    """Both orders of dividing and scaling, as they are found in the real graph."""
+    steps = [
+        ("ReduceMean", [source, "time"], f"{prefix}mean"),
+        ("Sub", [source, f"{prefix}mean"], f"{prefix}sub"),
+        ("Mul", [f"{prefix}sub", f"{prefix}sub"], f"{prefix}square"),
+        ("ReduceMean", [f"{prefix}square", "time"], f"{prefix}variance"),
+        ("Add", [f"{prefix}variance", "epsilon"], f"{prefix}sum"),
+        ("Sqrt", [f"{prefix}sum"], f"{prefix}root"),
+    ]
+    if scale_first:
+        return [
+            *steps,
+            ("Mul", ["gamma", f"{prefix}sub"], f"{prefix}scaled"),
+            ("Div", [f"{prefix}scaled", f"{prefix}root"], f"{prefix}normal"),
+        ]
+    return [
+        *steps,
+        ("Div", [f"{prefix}sub", f"{prefix}root"], f"{prefix}scaled"),
+        ("Mul", ["gamma", f"{prefix}scaled"], f"{prefix}normal"),
+    ]
+
+
+@pytest.fixture
+def tiny_graph() -> Any:
+    """A model with the joints of Kokoro's: `tokens, style, speed -> audio`.
+
+    It has one column and one sample for each token, and two norms, of 4 and 3 channels.
+    """
+    onnx = pytest.importorskip("onnx", reason="the extra `model` is not installed")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    kinds = onnx.TensorProto
+    random = np.random.default_rng(1)
+
+    def weight(*shape: int) -> npt.NDArray[Any]:
+        return random.normal(0, 0.5, shape).astype(np.float32)
+
+    constants: dict[str, Any] = {
+        "one": np.float32(1),
+        "time": np.array([2]),
+        "columns": np.array([1]),
+        "epsilon": np.float32(1e-5),
+        "w.x": weight(512, 1, 1),
+        "w.har": weight(22, 1, 1),
+        "w.style": weight(256, 1),
+        "w.up": weight(4, 512, 1),
+        "w.noise": weight(4, 22, 1),
+        "w.mid": weight(3, 4, 1),
+        "w.post": weight(1, 3, 1),
+        "flat": np.array([-1]),
+    }
+    g = "/decoder/generator/"
+    steps: list[tuple[str, list[str], str]] = [
+        ("Cast", ["tokens"], "real"),
+        ("Div", ["real", "speed"], "lengths"),
+        ("Round", ["lengths"], "rounded"),
+        ("Clip", ["rounded", "one"], "clipped"),
+        ("Cast", ["clipped"], "frames"),
+        ("Unsqueeze", ["lengths", "columns"], "row"),
+        ("Conv", ["row", "w.x"], "trunk"),
+        ("Conv", ["row", "w.har"], "source"),
+        ("MatMul", ["style", "w.style"], "projected"),
+        ("Unsqueeze", ["projected", "columns"], "gamma"),
+        ("LeakyRelu", ["trunk"], f"{g}LeakyRelu"),
+        ("Conv", [f"{g}LeakyRelu", "w.up"], f"{g}ups"),
+        ("Conv", ["source", "w.noise"], f"{g}noise_convs.0/Conv"),
+        *_norm_steps(f"{g}noise_res.0/", f"{g}noise_convs.0/Conv", scale_first=True),
+        ("Add", [f"{g}ups", f"{g}noise_res.0/normal"], f"{g}sum"),
+        ("Conv", [f"{g}sum", "w.mid"], f"{g}mid"),
+        *_norm_steps(f"{g}resblocks.0/", f"{g}mid", scale_first=False),
+        ("Conv", [f"{g}resblocks.0/normal", "w.post"], f"{g}post"),
+        ("Reshape", [f"{g}post", "flat"], "audio"),
+    ]
+    attributes: dict[str, dict[str, int]] = {
+        "real": {"to": kinds.FLOAT},
+        "frames": {"to": kinds.INT64},
+    }
+    return helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node(kind, inputs, [output], name=output, **attributes.get(output, {}))
+                for kind, inputs, output in steps
+            ],
+            "tiny",
+            [
+                helper.make_tensor_value_info("tokens", kinds.INT64, [1, "n"]),
+                helper.make_tensor_value_info("style", kinds.FLOAT, [1, 256]),
+                helper.make_tensor_value_info("speed", kinds.FLOAT, [1]),
+            ],
+            [helper.make_tensor_value_info("audio", kinds.FLOAT, ["samples"])],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=9,
+    )
