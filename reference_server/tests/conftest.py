@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from utterwire_server.access import Access
 from utterwire_server.engines import Block, Engine, SpeechRequest, ToneEngine
 from utterwire_server.engines.kokoro.acoustics import Interrupted, Prepared
 from utterwire_server.engines.kokoro.statistics import Statistics
@@ -245,11 +246,12 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         engine: Engine | None = None,
         *,
         ready: bool = True,
+        access: Access | None = None,
         observers: Sequence[Observer] = (),
         **settings: Any,
     ) -> Server:
         made = Settings(**{"shutdown_timeout_s": 0.0, **settings})
-        service = Service(made, engine or ToneEngine(), observers=observers)
+        service = Service(made, engine or ToneEngine(), access=access, observers=observers)
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
         port = sock.getsockname()[1]
         runner = Runner(service, sock)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import builtins
 import os
 import socket
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_server import cli, runner
+from utterwire_server import cli, runner, tracing
+from utterwire_server.access import Access
 from utterwire_server.engines import Engine
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
@@ -24,7 +27,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
         monkeypatch.delenv(variable)
     calls: Served = []
 
-    def serve(service: Service, sock: socket.socket) -> int:
+    def serve(service: Service, sock: socket.socket, *, tls: object) -> int:
         sock.close()
         calls.append((service.settings, service.engine))
         return 0
@@ -104,6 +107,11 @@ def test_the_environment_sets_what_no_flag_does(
         (["--rtf", "fast"], "'fast' is not a number"),
         (["--rtf", "-1"], "real-time factor"),
         (["--metrics", "maybe"], "'maybe' is neither on nor off"),
+        (["--token-file", "/no/such/file"], "token file /no/such/file: No such file"),
+        (["--allowed-origins", "app.example.com"], "'app.example.com' is not an origin"),
+        (["--max-sessions-per-address", "-1"], "max_sessions_per_address is -1"),
+        (["--tls-cert", "/no/such/file"], "TLS file /no/such/file: No such file"),
+        (["--tls-key", "/no/such/file"], "--tls-key without --tls-cert"),
         (["--idle-timeout", "0"], "idle_timeout_s is 0"),
         (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
         (["--engine", "festival"], "no engine 'festival'"),
@@ -127,6 +135,61 @@ def test_a_mistake_is_one_line(
     assert told.err.count("\n") == 1
     assert words in told.err
     assert not served
+
+
+def test_access_comes_from_flags_file_and_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, served: Served
+) -> None:
+    services: list[Service] = []
+
+    def serve(service: Service, sock: socket.socket, *, tls: object) -> int:
+        sock.close()
+        services.append(service)
+        return 0
+
+    monkeypatch.setattr(runner, "serve", serve)
+    monkeypatch.setenv("UTTERWIRE_TOKEN", "from-the-environment")
+    monkeypatch.setenv("UTTERWIRE_ALLOWED_ORIGINS", "https://a.example, https://b.example:8443")
+    path = tmp_path / "tokens"
+    path.write_text("from-the-file\n")
+    flags = ["--token-file", str(path), "--max-sessions-per-address", "3", "--port", "0"]
+    assert cli.main(flags) == 0
+    assert services[0].access == Access(
+        tokens=("from-the-file", "from-the-environment"),
+        origins=frozenset({"https://a.example", "https://b.example:8443"}),
+        sessions_per_address=3,
+    )
+
+
+def test_a_token_that_cannot_be_is_told_without_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UTTERWIRE_TOKEN", "two words")
+    assert cli.main(["--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "token 1 is none that a header can carry" in told
+    assert "two words" not in told
+
+
+def test_tracing_sends_spans_and_what_is_left_at_the_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = []
+    monkeypatch.setattr(tracing, "export_spans", lambda: lambda: finished.append(True))
+    assert cli.main(["--tracing", "on", "--port", "0"]) == 0
+    assert finished == [True]
+
+
+def test_tracing_without_its_extra_is_one_line(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [it for it in sys.modules if it.partition(".")[0] == "opentelemetry"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    assert cli.main(["--tracing", "on", "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "pip install 'utterwire[tracing]'" in told
 
 
 def test_a_mistake_in_the_environment_names_the_variable(

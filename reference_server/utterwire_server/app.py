@@ -13,6 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from utterwire_server.access import gates
 from utterwire_server.http import Invocation, error_response
 from utterwire_server.service import Service
 from utterwire_server.session import Session
@@ -81,6 +82,12 @@ def create_app(service: Service) -> Starlette:
         routes.insert(0, Route(METRICS, metrics))
     app = Starlette(
         routes=routes,
+        middleware=gates(
+            service.access,
+            lambda reason: service.tell("refused", reason),
+            free=PING,
+            counted=frozenset({SESSION, INVOCATIONS}),
+        ),
         lifespan=lifespan,
         exception_handlers={HTTPException: _told_as_json, Exception: _told_as_internal},
     )

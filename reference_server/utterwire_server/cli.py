@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
+    import ssl
+
+    from utterwire_server.access import Access
+    from utterwire_server.observer import Observer
     from utterwire_server.settings import Settings
 
 __all__ = ["main"]
@@ -52,6 +56,10 @@ def _formats(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
+def _nothing() -> None:
+    return
+
+
 def _switch(text: str) -> bool:
     switches = {"on": True, "off": False}
     if text not in switches:
@@ -65,7 +73,7 @@ def _shown(default: object) -> str:
         case bool():
             return "on" if default else "off"
         case frozenset():
-            return ",".join(sorted(default))
+            return ",".join(sorted(default)) or "none"
         case float():
             return f"{default:g}"
     return "none" if default is None else str(default)
@@ -108,6 +116,12 @@ def _flags() -> tuple[_Flag, ...]:
         ("body-timeout", _number, s.body_timeout_s, "seconds a request body may take"),
         ("send-buffer-bytes", _whole, s.send_buffer_bytes, "kernel send buffer of a connection"),
         ("metrics", _switch, s.metrics, "whether /metrics is served, on or off"),
+        ("tracing", _switch, False, "whether spans are sent, on or off; where to is for OTEL_*"),
+        ("token-file", str, None, "bearer tokens, one a line, of which a client needs one"),
+        ("allowed-origins", _names, frozenset(), "sites whose pages are let in; * for any"),
+        ("max-sessions-per-address", _whole, 0, "sessions and requests of one address; 0: any"),
+        ("tls-cert", str, None, "PEM file of the certificate and its chain, for wss and https"),
+        ("tls-key", str, None, "PEM file of its key, if it is not in the same file"),
     )
 
 
@@ -159,6 +173,45 @@ def _settings(values: argparse.Namespace) -> Settings:
     return Settings(**fields)
 
 
+def _access(values: argparse.Namespace, environment: Mapping[str, str]) -> Access:
+    """Who is let in: a token is given in a file or in the environment, never on the command line,
+    where everybody on the machine could read it."""
+    from utterwire_server.access import Access, read_tokens
+
+    tokens = () if values.token_file is None else read_tokens(values.token_file)
+    if token := environment.get(f"{_PREFIX}TOKEN", ""):
+        tokens += (token.strip(),)
+    return Access(
+        tokens=tokens,
+        origins=values.allowed_origins,
+        sessions_per_address=values.max_sessions_per_address,
+    )
+
+
+def _tls(values: argparse.Namespace) -> ssl.SSLContext | None:
+    from utterwire_server.access import tls_context
+
+    if values.tls_cert is not None:
+        return tls_context(values.tls_cert, values.tls_key)
+    if values.tls_key is not None:
+        raise ValueError("--tls-key without --tls-cert; a server needs a certificate")
+    return None
+
+
+def _tracing() -> tuple[list[Observer], Callable[[], None]]:
+    from utterwire_server.tracing import Tracing, export_spans
+
+    try:
+        finish = export_spans()
+        return [Tracing()], finish
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise ValueError(
+            "--tracing on: OpenTelemetry is not installed; pip install 'utterwire[tracing]'"
+        ) from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server until a signal ends it.
 
@@ -189,10 +242,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if ":" in values.engine:
         sys.path.append(os.getcwd())
+    observers: list[Observer] = []
+    finish = _nothing
     try:
         settings = _settings(values)
+        access = _access(values, os.environ)
+        tls = _tls(values)
+        if values.tracing:
+            observers, finish = _tracing()
         engine = load_engine(values.engine, real_time_factor=values.rtf, blocks=values.fail_after)
-        made = service.Service(settings, engine)
+        made = service.Service(settings, engine, access=access, observers=observers)
     except ValueError as error:
         return complain(error, 2)
     try:
@@ -200,4 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         return complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
-    return runner.serve(made, sock)
+    try:
+        return runner.serve(made, sock, tls=tls)
+    finally:
+        finish()

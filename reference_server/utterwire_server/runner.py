@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -79,9 +80,13 @@ class Runner:
     """Serves until it is told to stop; then drains, and only then lets uvicorn exit.
 
     The socket is closed at the end. Use it once.
+
+    :param tls: of the server, where sessions and requests come encrypted.
     """
 
-    def __init__(self, service: Service, sock: socket.socket) -> None:
+    def __init__(
+        self, service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._service = service
         self._sock = sock
         self._stopping = asyncio.Event()
@@ -92,23 +97,25 @@ class Runner:
             # Audio has a clock of its own, which ends first and says so.
             stall_s = service.settings.stall_timeout_s + 1.0
 
-        self._server = _Server(
-            uvicorn.Config(
-                create_app(service),
-                http=PatientWire,
-                ws=WebSocketWire,
-                ws_max_size=service.settings.max_message_bytes,
-                ws_per_message_deflate=False,
-                # The idle clock and the stall timeout find dead peers.
-                ws_ping_interval=None,
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=LEFTOVERS_S,
-            )
+        config = uvicorn.Config(
+            create_app(service),
+            http=PatientWire,
+            ws=WebSocketWire,
+            ws_max_size=service.settings.max_message_bytes,
+            ws_per_message_deflate=False,
+            # The idle clock and the stall timeout find dead peers.
+            ws_ping_interval=None,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=LEFTOVERS_S,
         )
+        # What it would load by itself it loads from files, and asks a terminal for passwords.
+        config.load()
+        config.ssl = tls
+        self._server = _Server(config)
 
     def stop(self) -> None:
         """Begin to drain; called again, give up draining."""
@@ -161,12 +168,12 @@ class Runner:
         await self._service.drain()
 
 
-def serve(service: Service, sock: socket.socket) -> int:
+def serve(service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None = None) -> int:
     """Run a server in this process, with JSON logs on stderr, until a signal ends it.
 
     Returns the exit status of `Runner.run`.
     """
-    settings, engine = service.settings, service.engine
+    settings, engine, access = service.settings, service.engine, service.access
     with logging_to():
         host, port = sock.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -178,11 +185,16 @@ def serve(service: Service, sock: socket.socket) -> int:
             "listening",
             host=host,
             port=port,
-            url=f"ws://{shown}:{port}{SESSION}",
+            url=f"{'ws' if tls is None else 'wss'}://{shown}:{port}{SESSION}",
             engine=engine.name,
             voices=list(engine.voices),
             sample_rates=list(options.sample_rates),
             pid=os.getpid(),
+            tls=tls is not None,
+            token=bool(access.tokens),
+            allowed_origins=sorted(access.origins),
+            max_sessions_per_address=access.sessions_per_address,
+            observers=[type(observer).__name__ for observer in service.observers],
             **fields,
         )
-        return asyncio.run(Runner(service, sock).run(handle_signals=True))
+        return asyncio.run(Runner(service, sock, tls=tls).run(handle_signals=True))

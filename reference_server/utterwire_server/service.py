@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from utterwire_protocol import EndpointOptions, Limits
 
+from utterwire_server.access import Access
 from utterwire_server.encoders import offer, resamples
 from utterwire_server.engines.engine import Engine, SpeechRequest
 from utterwire_server.logs import log_event, whereabouts
@@ -50,18 +51,25 @@ class Guest(Protocol):
 class Service:
     """The engine, its capacity, and who is using it.
 
+    :param access: who is let in; everybody, without it.
     :param observers: are told what happens; one that fails is left out from then on.
     :raises ValueError: if the engine does not offer what every endpoint must, or a format that
         the settings ask for cannot be made.
     """
 
     def __init__(
-        self, settings: Settings, engine: Engine, *, observers: Sequence[Observer] = ()
+        self,
+        settings: Settings,
+        engine: Engine,
+        *,
+        access: Access | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         if engine.concurrency < 1:
             raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
         self.settings = settings
         self.engine = engine
+        self.access = access or Access()
         self._observers = list(observers)
         self._engine_rates = _checked_rates(engine)
         self._offer: Mapping[str, tuple[int, ...]] = {DEFAULT_FORMAT: (DEFAULT_SAMPLE_RATE,)}

@@ -84,7 +84,15 @@ def wire_of(scope: Scope) -> Wire:
 
 def _limit(transport: asyncio.Transport) -> None:
     # Unsent audio is audio that a cancel cannot take back: one chunk waits here at most.
-    transport.set_write_buffer_limits(high=0)
+    if transport.get_extra_info("sslcontext") is None:
+        transport.set_write_buffer_limits(high=0)
+    else:
+        # asyncio's TLS pauses at the limit, not above it: at 0 it would never write again. What it
+        # has encrypted waits in a transport of its own, which holds 64 KiB if it is left alone.
+        transport.set_write_buffer_limits(high=1)
+        below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+        if below is not None:
+            below.set_write_buffer_limits(high=0)
     # asyncio reads 256 KiB at once. Cut into the smallest frames that is tens of thousands of
     # them, read in one go while everybody else waits.
     if hasattr(transport, "max_size"):
