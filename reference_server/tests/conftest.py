@@ -154,10 +154,10 @@ def held_engine() -> HeldEngine:
 class SoundingPositions:
     """Acoustics without a model: each sample tells its own position in the segment.
 
-    A token takes as many frames as it says; even tokens sound and odd ones are silent. Before and
-    after the phonemes come ``lead`` and ``tail`` frames of silence. ``spoken`` is what is rendered,
-    as (start, stop, whether with fixed statistics). While ``gate`` is set to an event that is not
-    set, rendering waits for it.
+    A token takes as many frames as it says; even tokens sound, three frames ahead as in the real
+    model, and odd ones are silent. Around the phonemes are ``lead`` and ``tail`` frames of silence.
+    ``spoken`` is what is rendered, as (start, stop, whether with fixed statistics). Where ``gate``
+    is an event, rendering waits for it.
     """
 
     STEP = 1e-6
@@ -182,7 +182,7 @@ class SoundingPositions:
         inner = [max(1, round(token / speed)) for token in tokens[1:-1]]
         durations = np.array([self.lead, *inner, self.tail], np.int64)
         sounds = np.array([token > 0 and token % 2 == 0 for token in tokens])
-        loud = np.repeat(np.repeat(sounds, durations), 600)
+        loud = np.roll(np.repeat(np.repeat(sounds, durations), 600), -3 * 600)
         positions = self.FLOOR + self.STEP * np.arange(loud.size)
         return Prepared(durations, np.where(loud, positions, 0.0).astype(np.float32))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_server import cli, runner, tracing
+from utterwire_server import cli, engines, runner, tracing
 from utterwire_server.access import Access
-from utterwire_server.engines import Engine
+from utterwire_server.engines import Engine, ModelOptions, ToneEngine
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
 
@@ -42,6 +42,33 @@ def test_defaults(served: Served, command: list[str]) -> None:
     settings, engine = served[0]
     assert settings == Settings()
     assert engine.name == "tone"
+
+
+def test_a_model_folder_that_is_named_is_meant(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setenv("UTTERWIRE_MODEL_DIR", str(tmp_path))
+    assert cli.main(["--port", "0"]) == 2
+    problem = capsys.readouterr().err
+    assert "kokoro-onnx cannot be served from" in problem
+    assert "no kokoro.onnx, kokoro-front.onnx, kokoro-generator.onnx, voices/*.bin" in problem
+    assert cli.main(["--port", "0", "--engine", "tone"]) == 0
+
+
+def test_flags_reach_the_engine_with_a_model(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def load_engine(name: str | None, *, model: ModelOptions, **others: object) -> Engine:
+        made.append((name, model))
+        return ToneEngine()
+
+    monkeypatch.setattr(engines, "load_engine", load_engine)
+    flags = ["--model-dir", "m", "--streaming", "window", "--threads", "3", "--workers", "2"]
+    assert cli.main(["--port", "0", *flags]) == 0
+    assert made == [(None, ModelOptions("m", "window", 3, 2))]
 
 
 def test_flags_reach_the_settings(served: Served) -> None:
@@ -115,6 +142,8 @@ def test_the_environment_sets_what_no_flag_does(
         (["--idle-timeout", "0"], "idle_timeout_s is 0"),
         (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
         (["--engine", "festival"], "no engine 'festival'"),
+        (["--engine", "kokoro-onnx"], "kokoro-onnx needs a model: name its folder by --model-dir"),
+        (["--model-dir", "/nonexistent"], "/nonexistent is no folder; make one with"),
         (["--engine", "no_such_module:make"], "cannot be imported"),
         (["--engine", "faulty", "--fail-after", "-1"], "cannot fail after -1"),
         (["--engine", "utterwire_server.engines:EngineError"], "made a EngineError, not an Engine"),
@@ -153,7 +182,7 @@ def test_access_comes_from_flags_file_and_environment(
     path = tmp_path / "tokens"
     path.write_text("from-the-file\n")
     flags = ["--token-file", str(path), "--max-sessions-per-address", "3", "--port", "0"]
-    assert cli.main(flags) == 0
+    assert cli.main(["--port", "0", *flags]) == 0
     assert services[0].access == Access(
         tokens=("from-the-file", "from-the-environment"),
         origins=frozenset({"https://a.example", "https://b.example:8443"}),

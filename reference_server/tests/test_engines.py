@@ -224,7 +224,7 @@ def test_faulty_cannot_fail_before_it_begins() -> None:
         FaultyEngine(-1)
 
 
-@pytest.mark.parametrize("name", ENGINE_NAMES)
+@pytest.mark.parametrize("name", [name for name in ENGINE_NAMES if "kokoro" not in name])
 def test_each_name_makes_an_engine(name: str) -> None:
     engine = load_engine(name, real_time_factor=0.25, blocks=2)
     assert isinstance(engine, ToneEngine)
@@ -240,11 +240,11 @@ def test_a_factory_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("festival", "no engine 'festival'; choose tone"),
+        ("festival", "no engine 'festival'; choose kokoro-onnx, tone"),
         ("no_such_module:make", "cannot be imported"),
         ("utterwire_server.engines:nothing", "cannot be imported"),
         (":make", "cannot be imported"),
-        ("utterwire_server.engines:load_engine", "cannot be made"),
+        ("utterwire_server.engines:WordMark", "cannot be made"),
         ("builtins:dict", "made a dict, not an Engine"),
     ],
 )

@@ -19,6 +19,7 @@ def test_the_engine_interface() -> None:
         "EngineError",
         "FaultyEngine",
         "LoudEngine",
+        "ModelOptions",
         "Samples",
         "SpeechRequest",
         "ToneEngine",

@@ -86,6 +86,8 @@ _Flag = tuple[str, Callable[[str], Any], Any, str]
 def _flags() -> tuple[_Flag, ...]:
     from utterwire_server.encoders import FORMATS
     from utterwire_server.engines import ENGINE_NAMES
+    from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING
+    from utterwire_server.engines.kokoro.speech import STREAMING
     from utterwire_server.settings import PROFILES, Settings
 
     s = Settings()
@@ -94,7 +96,21 @@ def _flags() -> tuple[_Flag, ...]:
     return (
         ("host", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every one"),
         ("port", _port, 8080, "port to listen on; 0 takes a free one and logs it"),
-        ("engine", str, "tone", f"{engines}, or package.module:factory of your own"),
+        (
+            "engine",
+            str,
+            None,
+            f"{engines}, or package.module:factory; without it kokoro-onnx where a model is",
+        ),
+        ("model-dir", str, None, "folder of the model; without it /opt/ml/model"),
+        (
+            "streaming",
+            str,
+            DEFAULT_STREAMING,
+            f"{' or '.join(STREAMING)}: what Kokoro makes before the first sound leaves",
+        ),
+        ("threads", _whole, None, "threads that compute a block; without it up to 4 of the cores"),
+        ("workers", _whole, 1, "blocks that a model makes at once, each with a copy of it"),
         ("rtf", _number, 0.0, "seconds of computing for a second of audio (built-in engines)"),
         ("fail-after", _whole, 0, "blocks that `faulty` and `hanging` make before they give up"),
         ("profiles", _names, s.profiles, f"profiles to claim, of {profiles}"),
@@ -234,13 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
 
-    from utterwire_server.engines import load_engine
+    from utterwire_server.engines import ModelOptions, load_engine
 
     def complain(problem: object, status: int) -> int:
         print(f"{_PROGRAM}: {problem}", file=sys.stderr)
         return status
 
-    if ":" in values.engine:
+    if ":" in (values.engine or ""):
         sys.path.append(os.getcwd())
     observers: list[Observer] = []
     finish = _nothing
@@ -250,7 +266,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tls = _tls(values)
         if values.tracing:
             observers, finish = _tracing()
-        engine = load_engine(values.engine, real_time_factor=values.rtf, blocks=values.fail_after)
+        engine = load_engine(
+            values.engine,
+            real_time_factor=values.rtf,
+            blocks=values.fail_after,
+            model=ModelOptions(
+                directory=values.model_dir,
+                streaming=values.streaming,
+                threads=values.threads,
+                workers=values.workers,
+            ),
+        )
         made = service.Service(settings, engine, access=access, observers=observers)
     except ValueError as error:
         return complain(error, 2)

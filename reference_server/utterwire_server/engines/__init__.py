@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from utterwire_server.engines.engine import (
     Block,
@@ -15,6 +19,9 @@ from utterwire_server.engines.engine import (
 from utterwire_server.engines.tone import ToneEngine
 from utterwire_server.engines.trial import BraceEngine, FaultyEngine, LoudEngine
 
+if TYPE_CHECKING:
+    from utterwire_server.model import ModelFolder
+
 __all__ = [
     "ENGINE_NAMES",
     "Block",
@@ -23,6 +30,7 @@ __all__ = [
     "EngineError",
     "FaultyEngine",
     "LoudEngine",
+    "ModelOptions",
     "Samples",
     "SpeechRequest",
     "ToneEngine",
@@ -30,19 +38,46 @@ __all__ = [
     "load_engine",
 ]
 
-ENGINE_NAMES: tuple[str, ...] = ("tone", "brace", "loud", "faulty", "hanging")
+ENGINE_NAMES: tuple[str, ...] = ("kokoro-onnx", "tone", "brace", "loud", "faulty", "hanging")
 
 
-def load_engine(name: str, *, real_time_factor: float = 0.0, blocks: int = 0) -> Engine:
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How an engine with a model is made. None is the engine's own choice.
+
+    ``directory`` is looked for as `find_model_folder` tells. ``streaming`` is "window" or
+    "sentence". ``workers`` make a block each at once, every one with ``threads`` threads.
+    """
+
+    directory: str | None = None
+    streaming: str | None = None
+    threads: int | None = None
+    workers: int = 1
+
+
+def load_engine(
+    name: str | None = None,
+    *,
+    real_time_factor: float = 0.0,
+    blocks: int = 0,
+    model: ModelOptions | None = None,
+) -> Engine:
     """Make the engine called ``name``: one of `ENGINE_NAMES`, or ``package.module:factory``.
 
-    ``real_time_factor`` is seconds of waiting for a second of audio, for the built-in engines.
-    ``blocks`` is how many blocks ``faulty`` and ``hanging`` make before they give up. A factory is
-    called without arguments and returns an `Engine`.
+    Without a name it is `kokoro-onnx` if a model folder is named, or a container has one that it
+    can serve; else `tone`. ``real_time_factor`` is seconds of waiting for a second of audio, for
+    the built-in engines without a model. ``blocks`` is how many blocks ``faulty`` and ``hanging``
+    make before they give up. A factory is called without arguments and returns an `Engine`.
 
-    :raises ValueError: if there is no such engine; the message is one line for the operator.
+    :raises ValueError: if there is no such engine, or it cannot be made; the message is one line
+        for the operator.
     """
+    model = model or ModelOptions()
+    if name is None:
+        name = "kokoro-onnx" if _has_model(model) else "tone"
     match name:
+        case "kokoro-onnx":
+            return _kokoro_onnx(model)
         case "tone":
             return ToneEngine(real_time_factor)
         case "brace":
@@ -68,3 +103,50 @@ def load_engine(name: str, *, real_time_factor: float = 0.0, blocks: int = 0) ->
     if not isinstance(engine, Engine):
         raise ValueError(f"engine {name!r} made a {type(engine).__name__}, not an Engine")
     return engine
+
+
+def _has_model(options: ModelOptions) -> bool:
+    """Whether there is a model that speaks without being asked for by the engine's name.
+
+    A folder that is named is meant to be used: if it cannot be, that is told, not passed over.
+    """
+    from utterwire_server.model.folder import MODEL_DIR_VARIABLE, find_model_folder
+
+    if options.directory or os.environ.get(MODEL_DIR_VARIABLE):
+        return True
+    folder = find_model_folder(None, os.environ)
+    return (
+        folder is not None
+        and "kokoro-onnx" in folder.engines
+        and importlib.util.find_spec("onnxruntime") is not None
+    )
+
+
+def _kokoro_onnx(options: ModelOptions) -> Engine:
+    from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING, streaming_of
+    from utterwire_server.engines.kokoro.onnx import KokoroOnnxEngine
+
+    return KokoroOnnxEngine(
+        _model_folder(options, "kokoro-onnx"),
+        streaming=streaming_of(options.streaming or DEFAULT_STREAMING),
+        threads=options.threads,
+        workers=options.workers,
+    )
+
+
+def _model_folder(options: ModelOptions, engine: str) -> ModelFolder:
+    """The folder that ``engine`` is to serve.
+
+    :raises ValueError: if there is none, or files are missing in it.
+    """
+    from utterwire_server.model.folder import MODEL_DIR_VARIABLE, find_model_folder
+
+    folder = find_model_folder(options.directory, os.environ)
+    if folder is None:
+        raise ValueError(
+            f"{engine} needs a model: name its folder by --model-dir or {MODEL_DIR_VARIABLE};"
+            " utterwire-server model fetch makes one"
+        )
+    if missing := folder.missing(engine):
+        raise ValueError(f"{engine} cannot be served from {folder.path}: no {', '.join(missing)}")
+    return folder

@@ -1,9 +1,10 @@
 """The driver: an utterance from its segments to blocks of sound with word marks.
 
 A segment is prepared once and rendered in windows. Silence is not rendered where it would only be
-cut off again: Kokoro begins a segment with some 300 ms of it and ends with some 500 ms, which its
-durations tell beforehand. What is heard between two segments is the pause that the front end asks
-for. Marks follow the durations, in the time of the sound that is really sent.
+cut off again: Kokoro begins a segment with some 300 ms of it and ends with some 500 ms, as its
+durations tell beforehand. They are not exact: where sound goes on, so does the rendering. What is
+heard between two segments is the pause that the front end asks for. Marks follow the durations, in
+the time of the sound that is really sent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from utterwire_server.engines.engine import Block, EngineError, Samples, WordMark
 from utterwire_server.engines.kokoro.acoustics import (
@@ -27,7 +29,7 @@ from utterwire_server.engines.kokoro.acoustics import (
 )
 from utterwire_server.engines.kokoro.statistics import Statistics
 from utterwire_server.engines.kokoro.windows import FIRST_FRAMES, LATER_FRAMES, Window, windows
-from utterwire_server.text.segment import Segment
+from utterwire_server.text.segment import Segment, SpokenWord
 
 __all__ = ["END_S", "LEAD_S", "SILENCE", "STREAMING", "Streaming", "Utterance"]
 
@@ -40,10 +42,11 @@ SILENCE: Final = 10 ** (-50 / 20)
 LEAD_S: Final = 0.05
 #: Silence left after the last sound of a segment that no pause follows, in seconds at most.
 END_S: Final = 0.25
-#: Sound may begin so many frames before the first phoneme does.
-_LEAD_FRAMES: Final = 3
-#: How much more is rendered where sound goes on after the last word.
-_MORE_FRAMES: Final = 20
+#: Sound comes so many frames before its phoneme, by the durations. (Kokoro's own time stamps take
+#: the same off, and at the start of a sentence one sees it.)
+_AHEAD_FRAMES: Final = 3
+#: How much more is rendered where sound goes on at either end of what was thought to hold it all.
+_MORE_FRAMES: Final = 10
 
 
 class Utterance:
@@ -73,7 +76,9 @@ class Utterance:
         self._speed = speed
         self._statistics = statistics
         self._part: _Part | None = None
+        self._given_up = False
         self._made = 0
+        self._zero = 0
         #: How much silence has still to be heard before the next sound, in samples.
         self._owed = 0
 
@@ -92,25 +97,43 @@ class Utterance:
         except Exception as error:
             raise EngineError(f"Kokoro failed: {type(error).__name__}: {error}") from error
 
+    def give_up(self) -> None:
+        """Begin nothing more: a call in progress in another thread raises `Interrupted`."""
+        self._given_up = True
+
+    def _go_on(self) -> None:
+        if self._given_up:
+            raise Interrupted
+
     def _next_block(self, acoustics: Acoustics) -> Block | None:
-        marks: tuple[WordMark, ...] = ()
+        self._go_on()
         before = np.zeros(0, np.float32)
-        if self._part is None:
+        if (part := self._part) is None:
             segment = next(self._segments, None)
             if segment is None:
                 return None
+            self._go_on()
             self._part = part = self._begin(segment, acoustics)
+            self._go_on()
             samples = part.render(acoustics)
-            silent = part.lead
-            before = np.zeros(max(0, self._owed - silent), np.float32)
-            marks = self._marks(part, self._made + before.size)
+            before = np.zeros(max(0, self._owed - part.lead), np.float32)
+            # Where frame 0 of the segment would be in the utterance.
+            self._zero = self._made + before.size - part.begins
         else:
-            part = self._part
             samples = part.render(acoustics)
+        marks = tuple(
+            WordMark(
+                self._text[word.char_start : word.char_end],
+                (self._zero + begin) / SAMPLE_RATE,
+                (self._zero + end) / SAMPLE_RATE,
+                word.char_start,
+                word.char_end,
+            )
+            for word, begin, end in part.words()
+        )
         if part.finished:
             self._part = None
-            pause = round(part.segment.pause_s / self._speed * SAMPLE_RATE)
-            self._owed = pause - part.tail
+            self._owed = round(part.segment.pause_s / self._speed * SAMPLE_RATE) - part.tail
         block = Block(np.concatenate((before, samples)) if before.size else samples, marks)
         self._made += block.samples.size
         return block
@@ -125,20 +148,6 @@ class Utterance:
         pause_s = segment.pause_s / self._speed
         keep_s = max(pause_s - LEAD_S, 0.0) if pause_s else END_S
         return _Part(segment, prepared, self._statistics, first, keep_s)
-
-    def _marks(self, part: _Part, begins: int) -> tuple[WordMark, ...]:
-        """The words of a segment whose sound begins ``begins`` samples into the utterance."""
-        zero = begins - part.begins
-        return tuple(
-            WordMark(
-                self._text[word.char_start : word.char_end],
-                (zero + part.edges[word.phoneme_start] * FRAME_SAMPLES) / SAMPLE_RATE,
-                (zero + part.edges[word.phoneme_end] * FRAME_SAMPLES) / SAMPLE_RATE,
-                word.char_start,
-                word.char_end,
-            )
-            for word in part.segment.words
-        )
 
 
 class _Part:
@@ -159,33 +168,37 @@ class _Part:
         self.segment = segment
         self._prepared = prepared
         self._statistics = statistics
-        self._keep_s = keep_s
-        #: The frame at which each phoneme begins, and that at which the last one ends.
-        self.edges: list[int] = np.cumsum(prepared.durations[:-1]).tolist()
+        self._keep = round(keep_s * SAMPLE_RATE)
+        edges = np.cumsum(prepared.durations[:-1])
+        #: The frame at which the sound of each phoneme begins, and that at which the last ends.
+        self._edges: list[int] = (edges - min(_AHEAD_FRAMES, int(edges[0]))).tolist()
         words = segment.words
-        speech_start = self.edges[words[0].phoneme_start if words else 0]
-        self._speech_stop = self.edges[words[-1].phoneme_end if words else -1]
-        self._latest_start = speech_start * FRAME_SAMPLES
+        self._waiting = list(words)
+        self._speech_stop = self._edges[words[-1].phoneme_end if words else -1]
+        #: The latest that the sound that is sent may begin: it must hold the first word.
+        self._begins_by = self._edges[words[0].phoneme_start if words else 0] * FRAME_SAMPLES
         self._plan = self._windows(first)
-        self._window = next(self._plan)
-        #: Where the last sound so far ends.
-        self._loud = 0
+        self._window: Window | None = next(self._plan)
         self._first = True
-        #: Where the sound that is sent begins.
-        self.begins = 0
-        self._ends = 0
-        self.finished = False
-        #: Silence before the first sound, and after the last, in samples.
-        self.lead = 0
-        self.tail = 0
+        #: The sound that is sent so far: where it begins and ends, and where the last of it is.
+        self.begins = self._ends = self._loud = 0
+        #: Until when words were said to last.
+        self._told = 0
+        #: Silence before the first sound, and after the last.
+        self.lead = self.tail = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of it is rendered."""
+        return self._window is None
 
     def _windows(self, first: int) -> Iterator[Window]:
         frames = self._prepared.frames
         if self._statistics is None:
             yield Window(0, frames)
             return
-        start = max(0, self.edges[0] - _LEAD_FRAMES)
-        stop = min(frames, self._speech_stop + math.ceil(self._keep_s / FRAME_S) + 1)
+        start = max(0, self._edges[0] - math.ceil(LEAD_S / FRAME_S))
+        stop = min(frames, self._speech_stop + math.ceil(self._keep / FRAME_SAMPLES) + 1)
         *most, last = windows(start, max(self._speech_stop, start + 1), first=first)
         yield from most
         yield Window(last.start, stop)
@@ -195,27 +208,62 @@ class _Part:
 
     def render(self, acoustics: Acoustics) -> Samples:
         """The sound of the next window, without the silence that is cut off."""
-        window = self._window
-        samples = acoustics.render(self._prepared, window.start, window.stop, self._statistics)
-        if samples.shape != ((window.stop - window.start) * FRAME_SAMPLES,):
-            raise EngineError(f"Kokoro gave {samples.shape} samples for {window}")
-        at = window.start * FRAME_SAMPLES
-        loud = np.flatnonzero(~(np.abs(samples) <= SILENCE))
+        assert self._window is not None
+        start, stop = self._window.start, self._window.stop
+        samples = self._frames(acoustics, start, stop)
+        loud = _loud(samples)
+        if self._first:
+            while start > 0 and loud.size and loud[0] < FRAME_SAMPLES:
+                # Sound began even before.
+                earlier = max(0, start - _MORE_FRAMES)
+                samples = np.concatenate((self._frames(acoustics, earlier, start), samples))
+                start, loud = earlier, _loud(samples)
+        at = start * FRAME_SAMPLES
+        begin, end = at, at + samples.size
         if loud.size:
             self._loud = at + int(loud[-1]) + 1
-        begin = at
         if self._first:
             self._first = False
-            onset = at + int(loud[0]) if loud.size else at + samples.size
-            begin = max(at, min(onset - round(LEAD_S * SAMPLE_RATE), self._latest_start))
+            onset = at + int(loud[0]) if loud.size else end
+            begin = max(at, min(onset - round(LEAD_S * SAMPLE_RATE), self._begins_by))
             self.begins, self.lead = begin, onset - begin
-        end = at + samples.size
-        following = next(self._plan, None)
-        if following is None:
-            self.finished = True
-            wanted = self._loud + round(self._keep_s * SAMPLE_RATE)
-            end = max(begin, min(end, max(wanted, self._speech_stop * FRAME_SAMPLES)))
-            self.tail = max(0, end - max(self._loud, self.begins))
-        else:
-            self._window = following
+        self._window = next(self._plan, None)
+        if self.finished:
+            least = max(self._loud + self._keep, self._told, self.begins)
+            if self._waiting:
+                least = max(least, self._start(self._waiting[-1]) + FRAME_SAMPLES)
+            end = max(begin, min(end, least))
+            self.tail = end - max(self._loud, self.begins)
+        self._ends = end
         return samples[begin - at : end - at]
+
+    def words(self) -> list[tuple[SpokenWord, int, int]]:
+        """The words whose sound begins in what was rendered last: each with its begin and end.
+
+        The duration of the last word holds silence after it; where the sound is known to the end
+        of the segment, the word ends with it.
+        """
+        told = []
+        while self._waiting and (self.finished or self._start(self._waiting[0]) < self._ends):
+            word = self._waiting.pop(0)
+            begin = self._start(word)
+            end = self._edges[word.phoneme_end] * FRAME_SAMPLES
+            if self.finished and not self._waiting:
+                end = min(end, max(self._loud, begin + FRAME_SAMPLES))
+            self._told = end
+            told.append((word, begin, end))
+        return told
+
+    def _start(self, word: SpokenWord) -> int:
+        return self._edges[word.phoneme_start] * FRAME_SAMPLES
+
+    def _frames(self, acoustics: Acoustics, start: int, stop: int) -> Samples:
+        samples = acoustics.render(self._prepared, start, stop, self._statistics)
+        if samples.shape != ((stop - start) * FRAME_SAMPLES,):
+            raise EngineError(f"Kokoro gave {samples.shape} samples for {stop - start} frames")
+        return samples
+
+
+def _loud(samples: Samples) -> npt.NDArray[np.intp]:
+    """Where samples are no silence; those that are no numbers are not taken for it."""
+    return np.flatnonzero(~(np.abs(samples) <= SILENCE))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Statistics", "pooled"]
+__all__ = ["Statistics", "StatisticsStore", "cache_folder", "pooled"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,3 +57,72 @@ def pooled(parts: Iterable[Statistics]) -> Statistics:
         square += part.frames / frames * (part.variances + np.square(part.means, dtype=np.float64))
     variance = np.maximum(square - np.square(mean), 0.0)
     return Statistics(mean.astype(np.float32), variance.astype(np.float32), frames)
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where what can be made again is kept: ``UTTERWIRE_CACHE_DIR``, else by the XDG rules."""
+    if named := environment.get("UTTERWIRE_CACHE_DIR"):
+        return Path(named).expanduser()
+    base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "utterwire"
+
+
+class StatisticsStore:
+    """Statistics of voices in files, ``NAME.npz``.
+
+    What is stored belongs to a fingerprint, of the weights and the voice: under another one it is
+    as if it were not there.
+
+    :param folders: where they may lie, the preferred one first. They need not exist.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folders)
+
+    def load(self, voice: str, fingerprint: str) -> Statistics | None:
+        """The statistics of ``voice``; None if there are none that fit, or none can be read."""
+        for folder in self._folders:
+            try:
+                with (
+                    (folder / f"{voice}.npz").open("rb") as file,
+                    np.load(file, allow_pickle=False) as stored,
+                ):
+                    if str(stored["fingerprint"]) == fingerprint:
+                        return Statistics(
+                            stored["means"].astype(np.float32),
+                            stored["variances"].astype(np.float32),
+                            int(stored["frames"]),
+                        )
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                continue
+        return None
+
+    def save(self, voice: str, fingerprint: str, statistics: Statistics) -> Path | None:
+        """Store them in the first folder that can be written, whole or not at all.
+
+        Returns the file; None if no folder can be written.
+        """
+        for folder in self._folders:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                handle, name = tempfile.mkstemp(prefix=f".{voice}.", suffix=".npz", dir=folder)
+            except OSError:
+                continue
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    np.savez(
+                        file,
+                        fingerprint=np.array(fingerprint),
+                        means=statistics.means,
+                        variances=statistics.variances,
+                        frames=np.array(statistics.frames),
+                    )
+                os.chmod(name, 0o644)
+                target = folder / f"{voice}.npz"
+                os.replace(name, target)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(name)
+                continue
+            return target
+        return None
