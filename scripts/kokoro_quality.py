@@ -29,12 +29,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import importlib
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-import wave
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ import log_mel
 import numpy as np
 from provenance import ROOT, record, write
 from recogniser import Recogniser, RecogniserError
-from served_speech import RATE, LaunchedServer, Samples, Spoken, speak, write_wav
+from served_speech import RATE, LaunchedServer, Samples, Spoken, read_wav, speak, write_wav
 from word_errors import Hearing, Sentence, hearing, rate, read_sentences, words
 
 __all__ = ["Reading", "carries", "clicks", "holds", "main", "mark_errors"]
@@ -166,13 +166,6 @@ def say(line: str) -> None:
     print(f"kokoro_quality: {line}", file=sys.stderr, flush=True)
 
 
-def read_wav(path: Path) -> Samples:
-    """The samples of a WAV file that `stock_kokoro` wrote."""
-    with wave.open(str(path), "rb") as file:
-        pcm = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
-    return (pcm / 32_767).astype(np.float32)
-
-
 def stock(
     python: str, model: str, options: argparse.Namespace, entries: Sequence[dict[str, str]]
 ) -> dict[str, Samples]:
@@ -190,10 +183,9 @@ def own_phonemes(
     options: argparse.Namespace, sentences: Sequence[Sentence]
 ) -> list[dict[str, str]]:
     """The sentences as this server's front end has them said, those that are one segment."""
-    from utterwire_server.text import FrontEnd
-
+    text: Any = importlib.import_module("utterwire_server.text")
     path = Path(options.model_dir, "config.json")
-    front_end = FrontEnd(json.loads(path.read_text(encoding="utf-8"))["vocab"])
+    front_end = text.FrontEnd(json.loads(path.read_text(encoding="utf-8"))["vocab"])
     entries = []
     for sentence in sentences:
         segments = front_end.segments(sentence.text, options.voice[0])
@@ -343,8 +335,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines += [
         "",
         (
-            "Log-mel distance in dB (mean of all sentences, and the worst); clicks are sudden samples;"
-            " marks are off by so many ms (median of the sizes, 95 % of them, and the most)."
+            "Log-mel distance in dB (mean of all sentences, and the worst); clicks are sudden"
+            " samples; marks are off by so many ms (median of the sizes, 95 % of them, the most)."
         ),
         "",
         (

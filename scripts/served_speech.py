@@ -25,7 +25,16 @@ import numpy as np
 import numpy.typing as npt
 from utterwire_client import Audio, Deadlines, Marks, Start, Word, connect
 
-__all__ = ["RATE", "LaunchedServer", "Samples", "Spoken", "decoded", "speak", "write_wav"]
+__all__ = [
+    "RATE",
+    "LaunchedServer",
+    "Samples",
+    "Spoken",
+    "decoded",
+    "read_wav",
+    "speak",
+    "write_wav",
+]
 
 RATE: Final = 24_000
 Samples = npt.NDArray[np.float32]
@@ -146,6 +155,16 @@ def decoded(audio: bytes, format: str, rate: int) -> Samples:
     frames += resampler.resample(None)
     parts = [frame.to_ndarray().reshape(-1).astype(np.float32) for frame in frames]
     return np.concatenate([*parts, np.zeros(0, np.float32)])
+
+
+def read_wav(path: Path) -> Samples:
+    """The samples of a WAV file of 16-bit mono PCM, at `RATE`."""
+    import soxr
+
+    with wave.open(str(path), "rb") as file:
+        pcm = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+        samples = (pcm / 32_768).astype(np.float32)
+        return np.asarray(soxr.resample(samples, file.getframerate(), RATE), np.float32)
 
 
 def write_wav(path: Path, samples: Samples) -> Path:
