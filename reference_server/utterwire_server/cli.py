@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from utterwire_server.access import Access
     from utterwire_server.observer import Observer
+    from utterwire_server.service import Service
     from utterwire_server.settings import Settings
 
 __all__ = ["main"]
@@ -141,23 +142,41 @@ def _flags() -> tuple[_Flag, ...]:
     )
 
 
+def _bench_flags() -> tuple[_Flag, ...]:
+    return (
+        ("voice", str, None, "voice that speaks; without it the engine's first"),
+        ("max-listeners", _whole, 64, "listeners at once that are tried at most"),
+        ("step-seconds", _number, 20.0, "seconds that each number of listeners is held"),
+        ("goal-first-byte", _number, 0.5, "seconds within which p95 of the first byte must be"),
+        ("json", str, None, "file to write the result to as JSON; - is stdout, without the table"),
+    )
+
+
 def _parse(
-    arguments: Sequence[str], environment: Mapping[str, str], flags: Sequence[_Flag]
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    flags: Sequence[_Flag],
+    command: str = "serve",
 ) -> argparse.Namespace:
+    serves = command == "serve"
     parser = _Parser(
-        prog=_PROGRAM,
-        description="Serve text-to-speech over Utterwire.",
+        prog=_PROGRAM if serves else f"{_PROGRAM} {command}",
+        description="Serve text-to-speech over Utterwire."
+        if serves
+        else "Measure first byte, real-time factor and capacity of an engine on this machine.",
         epilog=f"Each flag may also be set in the environment: --idle-timeout is "
         f"{_PREFIX}IDLE_TIMEOUT. A flag wins.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "command",
-        nargs="?",
-        choices=("serve",),
-        default="serve",
-        help="the same as without it; what SageMaker AI passes to a container",
-    )
+    if serves:
+        parser.add_argument(
+            "command",
+            nargs="?",
+            choices=("serve", "bench"),
+            default="serve",
+            help="serve is the same as without it, and what SageMaker AI passes to a container;"
+            f" bench measures this machine (see {_PROGRAM} bench --help)",
+        )
     for name, kind, default, text in flags:
         parser.add_argument(
             f"--{name}",
@@ -228,8 +247,66 @@ def _tracing() -> tuple[list[Observer], Callable[[], None]]:
         ) from None
 
 
+#: Flags that say how an engine is run, and so belong to what was measured of it.
+_ENGINE_FLAGS = ("rtf", "fail_after", "threads", "streaming", "device", "workers")
+
+
+def _bench(service: Service, values: argparse.Namespace) -> int:
+    import asyncio
+    import json
+    import logging
+    from pathlib import Path
+
+    from utterwire_server.bench import Bench, BenchFailed, table
+    from utterwire_server.logs import logging_to
+
+    voices = service.engine.voices
+    voice = voices[0] if values.voice is None else values.voice
+    if voice not in voices:
+        return _complain(f"engine {service.engine.name!r} has no voice {voice!r}", 2)
+    if values.max_listeners < 1:
+        return _complain(f"--max-listeners is {values.max_listeners}; it must be 1 or more", 2)
+    for name in ("step_seconds", "goal_first_byte"):
+        if not 0 < getattr(values, name) < float("inf"):
+            flag = name.replace("_", "-")
+            return _complain(f"--{flag} is {getattr(values, name):g}; it must be above 0", 2)
+    out = None if values.json in (None, "-") else Path(values.json)
+    if out is not None and not out.parent.is_dir():
+        return _complain(f"--json {out}: there is no folder {out.parent}", 2)
+    options = {name: getattr(values, name) for name in _ENGINE_FLAGS if hasattr(values, name)}
+    bench = Bench(
+        service,
+        voice,
+        options=options,
+        step_s=values.step_seconds,
+        most=values.max_listeners,
+        goal_s=values.goal_first_byte,
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    try:
+        with logging_to(level=logging.ERROR):
+            result = asyncio.run(bench.run())
+    except BenchFailed as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return _complain("stopped before the end; nothing was written", 130)
+    text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+    if out is not None:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            return _complain(f"--json {out}: {error.strerror or error}", 1)
+    print(text if values.json == "-" else table(result) + "\n", end="")
+    return 0
+
+
+def _complain(problem: object, status: int) -> int:
+    print(f"{_PROGRAM}: {problem}", file=sys.stderr)
+    return status
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server until a signal ends it.
+    """Run the server until a signal ends it, or measure what it can do.
 
     Returns the exit status: 0 after an orderly end, 1 if the server cannot run, 2 for a mistake
     in flags or environment, 128 plus the signal's number if a second signal cut the end short.
@@ -245,16 +322,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    benches = given[:1] == ["bench"]
     try:
-        values = _parse(sys.argv[1:] if arguments is None else arguments, os.environ, flags)
+        if benches:
+            values = _parse(given[1:], os.environ, (*flags, *_bench_flags()), "bench")
+        else:
+            values = _parse(given, os.environ, flags)
+            if values.command == "bench":
+                return _complain("bench comes before its flags", 2)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
 
     from utterwire_server.engines import ModelOptions, load_engine
-
-    def complain(problem: object, status: int) -> int:
-        print(f"{_PROGRAM}: {problem}", file=sys.stderr)
-        return status
 
     if ":" in (values.engine or ""):
         sys.path.append(os.getcwd())
@@ -279,12 +359,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         made = service.Service(settings, engine, access=access, observers=observers)
     except ValueError as error:
-        return complain(error, 2)
+        return _complain(error, 2)
+    if benches:
+        try:
+            return _bench(made, values)
+        finally:
+            finish()
     try:
         sock = runner.listen(values.host, values.port, send_buffer_bytes=settings.send_buffer_bytes)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        return complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
+        return _complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
     try:
         return runner.serve(made, sock, tls=tls)
     finally:

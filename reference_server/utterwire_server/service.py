@@ -200,6 +200,10 @@ class Service:
         full = self._receiving >= self.settings.max_sessions
         return self.refusal() or (_FULL if full else None)
 
+    def observe(self, observer: Observer) -> None:
+        """Tell ``observer``, too, from now on."""
+        self._observers.append(observer)
+
     def tell(self, what: str, *details: Any) -> None:
         """Call the method ``what`` of each observer."""
         for observer in tuple(self._observers):
