@@ -33,14 +33,15 @@ class Halves:
         front, generator = cut(model)
         self.metadata = {each.key: each.value for each in generator.metadata_props}
         self._generator = ReferenceEvaluator(generator)
-        self.x, self.har, self.durations = ReferenceEvaluator(front).run(
-            ["x", "har", "durations"], INPUTS
-        )
+        made: Any = ReferenceEvaluator(front).run(["x", "har", "durations"], INPUTS)
+        self.x: Array = made[0]
+        self.har: Array = made[1]
+        self.durations: Array = made[2]
 
     def speak(
         self, part: slice, fixed: bool, means: Array = NONE, variances: Array = NONE
     ) -> tuple[Array, Array, Array]:
-        audio, *measured = self._generator.run(
+        made: Any = self._generator.run(
             ["audio", "measured_means", "measured_variances"],
             {
                 "x": self.x[:, :, part],
@@ -51,7 +52,7 @@ class Halves:
                 "variances": variances,
             },
         )
-        return audio, measured[0], measured[1]
+        return made[0], made[1], made[2]
 
 
 @pytest.fixture

@@ -164,7 +164,8 @@ def _parse(
         description="Serve text-to-speech over Utterwire."
         if serves
         else "Measure first byte, real-time factor and capacity of an engine on this machine.",
-        epilog=f"Each flag may also be set in the environment: --idle-timeout is "
+        epilog=f"Other commands: {_PROGRAM} bench, {_PROGRAM} model. "
+        f"Each flag may also be set in the environment: --idle-timeout is "
         f"{_PREFIX}IDLE_TIMEOUT. A flag wins.",
         allow_abbrev=False,
     )
@@ -305,12 +306,23 @@ def _complain(problem: object, status: int) -> int:
     return status
 
 
+def _model(arguments: Sequence[str]) -> int:
+    try:
+        from utterwire_server.model import commands
+    except ModuleNotFoundError as error:
+        return _complain(f"{error.name} is not installed; pip install 'utterwire[model]'", 2)
+    return commands.main(arguments)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server until a signal ends it, or measure what it can do.
+    """Run the server until a signal ends it, measure what it can do, or see to the model's files.
 
     Returns the exit status: 0 after an orderly end, 1 if the server cannot run, 2 for a mistake
     in flags or environment, 128 plus the signal's number if a second signal cut the end short.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["model"]:
+        return _model(given[1:])
     try:
         flags = _flags()
         from utterwire_server import runner, service
@@ -322,7 +334,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    given = list(sys.argv[1:] if arguments is None else arguments)
     benches = given[:1] == ["bench"]
     try:
         if benches:
