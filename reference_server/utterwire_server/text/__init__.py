@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from utterwire_server.text.front_end import FrontEnd, LanguageError
+from utterwire_server.text.languages import LANGUAGES, Language, language_of
 from utterwire_server.text.segment import MAX_PHONEMES, Segment, SpokenWord
 
-__all__ = ["MAX_PHONEMES", "Segment", "SpokenWord"]
+__all__ = [
+    "LANGUAGES",
+    "MAX_PHONEMES",
+    "FrontEnd",
+    "Language",
+    "LanguageError",
+    "Segment",
+    "SpokenWord",
+    "language_of",
+]

@@ -1,0 +1,58 @@
+"""What every way from text to phonemes gives: pieces of sound, and where their text stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["CLAUSE_MARKS", "SENTENCE_MARKS", "Phonemizer", "Sound", "within"]
+
+#: Where a long sentence may be cut.
+CLAUSE_MARKS = frozenset(",;:—…)”")
+SENTENCE_MARKS = frozenset(".!?")
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """Phonemes, and the stretch of the text that they speak.
+
+    ``word`` tells a word from punctuation and spaces. The phonemes of a word may hold spaces, if
+    it is read as several ("$5"). A word comes with no space around it.
+    """
+
+    phonemes: str
+    char_start: int
+    char_end: int
+    word: bool = True
+
+
+class Phonemizer(Protocol):
+    """One language's way from a sentence to phonemes. Blocking, and one call at a time."""
+
+    def __call__(self, text: str, start: int, end: int) -> Sequence[Sound]:
+        """The sounds of ``text[start:end]``, in order, none overlapping.
+
+        Nothing in a text makes it raise: what has no sound is left out.
+        """
+
+
+def within(sounds: Sequence[Sound], vocabulary: Collection[str]) -> list[Sound]:
+    """``sounds`` without the phonemes that the model does not know, and without what is then empty.
+
+    Spaces are single, and a word has none at its ends.
+    """
+    kept: list[Sound] = []
+    after_space = True
+    for sound in sounds:
+        phonemes = "".join(phoneme for phoneme in sound.phonemes if phoneme in vocabulary)
+        if sound.word:
+            phonemes = " ".join(phonemes.split(" ")).strip(" ")
+            while "  " in phonemes:
+                phonemes = phonemes.replace("  ", " ")
+        elif after_space:
+            phonemes = phonemes.lstrip(" ")
+        if phonemes:
+            kept.append(Sound(phonemes, sound.char_start, sound.char_end, sound.word))
+            after_space = phonemes.endswith(" ")
+    return kept
