@@ -167,6 +167,30 @@ async def test_what_is_not_audio_fails_with_a_hint(speak: Callable[..., Any], sa
         await speech_of(engine_of(speak))
 
 
+async def exits_in_the_loop(text: str, voice: str, speed: float) -> AsyncIterator[bytes]:
+    yield PCM
+    raise SystemExit(3)
+
+
+def exits_in_a_thread(text: str, voice: str, speed: float) -> Iterator[bytes]:
+    yield PCM
+    raise SystemExit(3)
+
+
+def exits_when_called(text: str, voice: str, speed: float) -> Iterator[bytes]:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("speak", [exits_in_the_loop, exits_in_a_thread, exits_when_called])
+async def test_a_speaker_that_would_end_the_process_ends_its_utterance(
+    start: Any, connect: Any, speak: Callable[..., Any]
+) -> None:
+    peer = await connect(await start(engine_of(speak)))
+    for _ in range(2):
+        peer.say(text="Hello.", voice="v")
+        assert (await peer.until("error"))["code"] == "synthesis_failed"
+
+
 async def test_what_speak_raises_ends_the_utterance() -> None:
     def speak(text: str, voice: str, speed: float) -> Iterator[bytes]:
         yield PCM

@@ -302,7 +302,10 @@ class Invocation:
                     audio = b"".join([piece.data async for piece in pieces])
                     self._service.made(record, rendering.duration_s, self._loop.time())
                     if self._events is not None:
-                        body = self._events.whole(audio, rendering.duration_s)
+                        # Minutes in base64 take the loop from everybody else for too long.
+                        body = await asyncio.to_thread(
+                            self._events.whole, audio, rendering.duration_s
+                        )
                         await self._start(request, {"Content-Length": str(len(body))})
                     else:
                         body = audio
