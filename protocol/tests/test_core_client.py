@@ -453,8 +453,16 @@ def test_an_error_without_a_seq(client: Any, message: dict[str, Any], seq: int) 
             {"code": None, "message": "m"},
             ErrorReceived(1, "x", "internal", "m", False, False),
         ),
+        (
+            {"code": "overloaded", "message": "m", "retryable": True, "retry_after_s": 2.5},
+            ErrorReceived(1, "x", "overloaded", "m", True, False, 2.5),
+        ),
+        (
+            {"code": "overloaded", "message": "m", "retryable": True, "retry_after_s": -1},
+            ErrorReceived(1, "x", "overloaded", "m", True, False),
+        ),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_what_an_error_says(speaking: Any, fields: dict[str, Any], event: ErrorReceived) -> None:
     assert speaking.read(json_text({"type": "error", "seq": 1, **fields})) == [event]

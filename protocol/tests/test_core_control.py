@@ -86,6 +86,10 @@ def test_errors_by_the_registry() -> None:
             assert found.get("rejected", False) is rejected
     with pytest.raises(LocalProtocolError, match="no error code 'oops'"):
         encode_error("oops", "m")
+    with pytest.raises(LocalProtocolError, match="'missing_text' is not worth another try"):
+        encode_error("missing_text", "m", seq=1, rejected=True, retry_after_s=1)
+    told = read(encode_error("overloaded", "m", seq=1, retry_after_s=1.23456789))
+    assert told["retry_after_s"] == pytest.approx(1.234568)
 
 
 def test_the_message_of_an_error() -> None:

@@ -13,6 +13,7 @@ from utterwire_protocol import (
     CancelReceived,
     CloseReceived,
     Connection,
+    EndpointOptions,
     FrameKind,
     HelloReceived,
     KeepaliveReceived,
@@ -23,6 +24,7 @@ from utterwire_protocol import (
     SessionEnded,
     SessionInput,
     SessionState,
+    Synthesize,
     SynthesizeReceived,
     UtteranceEnded,
     UtteranceInput,
@@ -380,6 +382,47 @@ def test_ids_are_unique_among_what_is_unended(endpoint: Any, first: dict[str, An
 def test_a_rejected_message_reserves_no_id(endpoint: Any) -> None:
     endpoint.read(ask(voice="x", request_id="a"))
     assert isinstance(endpoint.read(ask(request_id="a"))[0], SynthesizeReceived)
+
+
+class Room:
+    """An endpoint with room for texts of at most five characters."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def room_in_s(self, request: Synthesize) -> float | None:
+        self.asked.append(request.text)
+        return 2.5 if len(request.text) > 5 else None
+
+    def turn_in_s(self) -> float | None:
+        return 0.5
+
+
+def test_an_endpoint_without_room_is_overloaded() -> None:
+    room = Room()
+    core = Connection(
+        Role.ENDPOINT, now=0.0, endpoint=EndpointOptions(voices=("v",)), admission=room
+    )
+    for message in (ask("Hi."), ask("Hello.", request_id="x"), ask("Ho.", request_id="x"), "[]"):
+        core.receive(json.dumps(message), 0.0)
+    for _ in range(20):
+        core.receive(json.dumps(ask("Ha.")), 0.0)
+    # What is invalid, or finds the queue of its session full, is not asked for.
+    assert room.asked == ["Hi.", "Hello.", "Ho."] + ["Ha."] * 15
+    errors = []
+    while (chunk := core.next_chunk()) is not None:
+        errors.append(json.loads(chunk.data))
+    assert [(m["seq"], m["code"], m.get("retry_after_s")) for m in errors] == [
+        (seq, "queue_full", 0.5) for seq in range(20, 25)
+    ]
+    # It takes its place in the order: only a full queue overtakes.
+    core.start(1, 0.0)
+    core.complete(1, 0.0)
+    while (chunk := core.next_chunk()) is not None:
+        errors.append(json.loads(chunk.data))
+    told = errors[-1]
+    assert (told["seq"], told["code"], told["rejected"]) == (2, "overloaded", True)
+    assert (told["request_id"], told["retry_after_s"]) == ("x", 2.5)
 
 
 @pytest.mark.parametrize("started", [False, True])

@@ -27,6 +27,7 @@ from utterwire_protocol import (
     SessionReceived,
     SynthesisComplete,
     SynthesisStart,
+    Synthesize,
     Utterance,
     UtteranceEnded,
     UtteranceInput,
@@ -70,6 +71,10 @@ from utterwire_protocol import (
             "received_bytes must be 0 or more, not -1",
         ),
         (lambda: ErrorReceived(0, None, "c", "m", False, False), "seq must be 1 or more, not 0"),
+        (
+            lambda: ErrorReceived(1, None, "c", "m", True, False, -1),
+            "retry_after_s must be 0 or more, not -1",
+        ),
         (lambda: Cancelled(0, None, 0, 0), "seq must be 1 or more, not 0"),
         (lambda: Cancelled(1, None, -1, 0), "audio_bytes must be 0 or more, not -1"),
         (lambda: Cancelled(1, None, 0, -1), "received_bytes must be 0 or more, not -1"),
@@ -97,7 +102,7 @@ from utterwire_protocol import (
             "audio_bytes must be 0 or more",
         ),
     ],
-    ids=range(29),
+    ids=range(30),
 )
 def test_values_that_cannot_be(make: Callable[[], Any], told: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
@@ -151,10 +156,20 @@ def test_errors_say_whose_fault_it_is() -> None:
     assert str(error) == "m"
 
 
+class Room:
+    def room_in_s(self, request: Synthesize) -> float | None:
+        raise AssertionError
+
+    def turn_in_s(self) -> float | None:
+        raise AssertionError
+
+
 def test_a_connection_needs_options_for_an_endpoint_and_has_none_for_a_client() -> None:
     options = EndpointOptions(voices=("v",))
     with pytest.raises(LocalProtocolError, match="an endpoint needs its options"):
         Connection(Role.ENDPOINT, now=0.0)
+    with pytest.raises(LocalProtocolError, match="a client has no endpoint's options"):
+        Connection(Role.CLIENT, now=0.0, admission=Room())
     with pytest.raises(LocalProtocolError, match="a client has no endpoint's options"):
         Connection(Role.CLIENT, now=0.0, endpoint=options)
     assert Connection(Role.CLIENT, now=0.0).role is Role.CLIENT

@@ -14,6 +14,7 @@ NAMES = [
     "TRANSITIONS",
     "UTTERANCE_TRANSITIONS",
     "WHITE_SPACE",
+    "Admission",
     "Audio",
     "AudioChunk",
     "Cancel",

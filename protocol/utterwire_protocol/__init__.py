@@ -5,6 +5,7 @@
 
 from utterwire_schemas import ERROR_CODES, ErrorCode
 
+from utterwire_protocol.admission import Admission
 from utterwire_protocol.chunk import Chunk
 from utterwire_protocol.classification import (
     MAX_CHUNK_BYTES,
@@ -91,6 +92,7 @@ __all__ = [
     "TRANSITIONS",
     "UTTERANCE_TRANSITIONS",
     "WHITE_SPACE",
+    "Admission",
     "Audio",
     "AudioChunk",
     "Cancel",

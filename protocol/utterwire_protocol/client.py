@@ -460,7 +460,8 @@ class Client:
             self._violation(
                 "order.nothing-after-terminal", "An `error` came that belongs to no message."
             )
-        self._events.append(ErrorReceived(seq, name, code, message, retryable, rejected))
+        wait_s = _seconds(fields.get("retry_after_s"))
+        self._events.append(ErrorReceived(seq, name, code, message, retryable, rejected, wait_s))
 
     def _read_cancelled(self, fields: JsonObject) -> None:
         utterance = self._find(fields, UtteranceState.RUNNING, UtteranceState.WAITING)

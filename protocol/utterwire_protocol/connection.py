@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from utterwire_protocol.admission import Admission
 from utterwire_protocol.chunk import Chunk
 from utterwire_protocol.classification import FrameKind
 from utterwire_protocol.client import Client
@@ -28,15 +29,24 @@ class Connection:
     ``LocalProtocolError``, and have changed nothing.
 
     ``endpoint`` is what an endpoint offers: needed for ``Role.ENDPOINT``, and for it alone.
+    ``admission`` is asked whether the endpoint as a whole has room for a request; without it there
+    always is.
     """
 
-    def __init__(self, role: Role, *, now: float, endpoint: EndpointOptions | None = None) -> None:
+    def __init__(
+        self,
+        role: Role,
+        *,
+        now: float,
+        endpoint: EndpointOptions | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         self._half: Endpoint | Client
         if role is Role.ENDPOINT:
             if endpoint is None:
                 raise LocalProtocolError("an endpoint needs its options")
-            self._half = Endpoint(endpoint, now)
-        elif endpoint is None:
+            self._half = Endpoint(endpoint, now, admission)
+        elif endpoint is None and admission is None:
             self._half = Client()
         else:
             raise LocalProtocolError("a client has no endpoint's options")

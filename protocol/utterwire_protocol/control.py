@@ -122,12 +122,14 @@ def encode_error(
     seq: int | None = None,
     request_id: str | None = None,
     rejected: bool = False,
+    retry_after_s: float | None = None,
 ) -> bytes:
     """``error``, with ``retryable`` as the registry has it; ``seq`` is None over HTTP alone.
 
     ``message`` is cut to 1,000 code points, and what UTF-8 cannot carry is replaced. Raises
-    ``LocalProtocolError`` for a code that the registry does not have, or that does not go with
-    ``rejected`` (``protocol.md#error-codes``).
+    ``LocalProtocolError`` for a code that the registry does not have, that does not go with
+    ``rejected``, or that is not retryable and yet has ``retry_after_s``
+    (``protocol.md#error-codes``).
     """
     row = ERROR_CODES.get(code)
     if row is None:
@@ -135,6 +137,8 @@ def encode_error(
     if row.rejection == ("never" if rejected else "always"):
         use = "never for rejections" if rejected else "for rejections alone"
         raise LocalProtocolError(f"the error code {code!r} is {use}")
+    if retry_after_s is not None and not row.retryable:
+        raise LocalProtocolError(f"the error code {code!r} is not worth another try")
     words = message[:_MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
     members: JsonObject = {
         "code": code,
@@ -143,6 +147,8 @@ def encode_error(
     }
     if rejected:
         members["rejected"] = True
+    if retry_after_s is not None:
+        members["retry_after_s"] = round(retry_after_s, _DIGITS)
     return _encode("error", seq, request_id, members)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from utterwire_protocol.admission import Admission
 from utterwire_protocol.chunk import Chunk
 from utterwire_protocol.classification import FrameKind
 from utterwire_protocol.control import (
@@ -113,10 +114,13 @@ class _Queued:
 class Endpoint:
     """The endpoint's half of ``Connection``, which documents the methods."""
 
-    def __init__(self, options: EndpointOptions, now: float) -> None:
+    def __init__(
+        self, options: EndpointOptions, now: float, admission: Admission | None = None
+    ) -> None:
         self.state = SessionState.FRESH
         self.end_reason: str | None = None
         self._options = options
+        self._admission = admission
         self._now = now
         self._idle_since = now
         self._shutdown_at: float | None = None
@@ -219,6 +223,19 @@ class Endpoint:
                     name,
                     "queue.full",
                     at_once=True,
+                    retry_after_s=self._admission.turn_in_s() if self._admission else None,
+                )
+            )
+            return
+        room_in_s = self._admission.room_in_s(request) if self._admission else None
+        if room_in_s is not None:
+            self._reject(
+                Rejection(
+                    "overloaded",
+                    "The endpoint has no room for more.",
+                    name,
+                    "queue.full",
+                    retry_after_s=room_in_s,
                 )
             )
             return
@@ -295,6 +312,7 @@ class Endpoint:
                 seq=self._seq,
                 request_id=rejection.request_id,
                 rejected=True,
+                retry_after_s=rejection.retry_after_s,
             ),
             self._seq,
         )

@@ -202,7 +202,8 @@ class SynthesisComplete(_Numbered):
 class ErrorReceived:
     """An utterance failed, or (``rejected``) a message was not accepted.
 
-    ``seq`` is None where the error belongs to no message that could be told.
+    ``seq`` is None where the error belongs to no message that could be told. ``retry_after_s``:
+    seconds to wait before asking again, where the endpoint said so.
     """
 
     seq: int | None
@@ -211,9 +212,11 @@ class ErrorReceived:
     message: str
     retryable: bool
     rejected: bool
+    retry_after_s: float | None = None
 
     def __post_init__(self) -> None:
         _positive("seq", self.seq)
+        _natural("retry_after_s", self.retry_after_s)
 
 
 @dataclass(frozen=True, slots=True)

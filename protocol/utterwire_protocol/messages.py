@@ -87,6 +87,7 @@ class Rejection:
 
     ``requirement`` is the broken rule. ``at_once`` tells that the error overtakes what waits: it
     answers a ``cancel`` or ``hello`` of a profile that is claimed (``protocol.md#order``).
+    ``retry_after_s``: after how many seconds it is worth another try, where that is known.
     """
 
     code: str
@@ -94,6 +95,7 @@ class Rejection:
     request_id: str | None
     requirement: str
     at_once: bool = False
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class UtteranceRejected(UtterwireError):
     """The endpoint did not accept the request (``error`` with ``rejected``); the session lives on.
 
     ``code`` is from the registry of ``protocol.md#error-codes``, or one of a later version.
-    ``retry_after_s`` is what HTTP's ``Retry-After`` said, in seconds.
+    ``retry_after_s`` is what the ``error``, or HTTP's ``Retry-After``, said, in seconds.
     """
 
     def __init__(
@@ -147,7 +147,8 @@ class UtteranceFailed(UtterwireError):
     """The endpoint gave up on an utterance it had accepted; the session lives on.
 
     ``audio_bytes`` counts what had arrived: it is not the whole of it. ``code`` is ``internal``
-    where the endpoint gave none. ``retry_after_s`` is what HTTP's ``Retry-After`` said, in seconds.
+    where the endpoint gave none. ``retry_after_s`` is what the ``error``, or HTTP's
+    ``Retry-After``, said, in seconds.
     """
 
     def __init__(

@@ -505,6 +505,7 @@ class Session:
                     code=event.code,
                     retryable=event.retryable,
                     request_id=inbox.request_id,
+                    retry_after_s=event.retry_after_s,
                 )
             )
         else:
@@ -515,6 +516,7 @@ class Session:
                     retryable=event.retryable,
                     request_id=inbox.request_id,
                     audio_bytes=inbox.received_bytes,
+                    retry_after_s=event.retry_after_s,
                 )
             )
 
