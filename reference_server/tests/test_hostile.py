@@ -154,7 +154,9 @@ def _round(client: ClientConnection, number: int) -> None:
 async def _settled(server: dict[str, Any]) -> None:
     service, runner = server["service"], server["runner"]
     async with asyncio.timeout(10):
-        while service.guests or runner._server.server_state.connections:  # noqa: ASYNC110
+        while (  # noqa: ASYNC110
+            service.guests or service.scheduler.speaking or runner._server.server_state.connections
+        ):
             await asyncio.sleep(0.01)
     await asyncio.sleep(0)
 

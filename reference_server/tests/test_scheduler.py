@@ -1,13 +1,15 @@
-"""Capacity is shared block by block, in turn, and freed by whoever gives up."""
+"""Capacity is shared block by block, by need, and freed by whoever gives up."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 import numpy as np
 import pytest
+from utterwire_server import scheduler as scheduler_module
 from utterwire_server.engines import Block, Engine, EngineError, SpeechRequest, ToneEngine
 from utterwire_server.observer import UtteranceRecord
 from utterwire_server.scheduler import Scheduler
@@ -70,6 +72,7 @@ async def test_blocks_are_made_in_turn() -> None:
         for _ in range(9):
             engine.gate.release()
     assert engine.begun == list("abcabcabc")
+    await turns()
     assert (scheduler.speaking, scheduler.computing) == (0, 0)
 
 
@@ -108,6 +111,7 @@ async def test_giving_up_frees_the_engine_at_once() -> None:
     for _ in range(3):
         engine.gate.release()
     assert await second == 3
+    await turns()
     assert (scheduler.speaking, scheduler.computing) == (0, 0)
 
 
@@ -121,6 +125,7 @@ async def test_giving_up_in_the_line_loses_no_turn() -> None:
     for _ in range(6):
         engine.gate.release()
     assert await tasks[0] == await tasks[2] == 3
+    await turns()
     assert (scheduler.speaking, scheduler.computing) == (0, 0)
 
 
@@ -129,6 +134,7 @@ async def test_a_block_that_takes_too_long_fails_its_utterance() -> None:
     scheduler = Scheduler(engine, block_timeout_s=0.01)
     with pytest.raises(EngineError, match=r"no block within 0\.01 s"):
         await drink(scheduler, "a")
+    await turns()
     assert engine.closed == ["a"]
     engine.gate = asyncio.Semaphore(3)
     assert await drink(scheduler, "b") == 3
@@ -163,3 +169,208 @@ async def test_the_record_holds_what_the_engine_took_and_no_waiting() -> None:
     assert second.begun_at is not None
     assert began <= first.begun_at <= second.begun_at
     assert 0 < first.computing_s + second.computing_s <= loop.time() - began
+
+
+class StubbornEngine(GatedEngine):
+    """Computes on when it is cancelled, as a thread does, until the test lets go of it."""
+
+    def __init__(self, concurrency: int = 1) -> None:
+        super().__init__(concurrency)
+        self.let_go = asyncio.Event()
+        self.computing = 0
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+        self.begun.append(request.text)
+        while True:
+            self.computing += 1
+            assert self.computing <= self.concurrency, "a second synthesis on a model in use"
+            try:
+                await self.gate.acquire()
+            except asyncio.CancelledError:
+                await self.let_go.wait()
+                raise
+            finally:
+                self.computing -= 1
+            yield Block(np.zeros(10, np.float32))
+
+
+async def test_a_slot_is_free_when_the_engine_has_let_go_and_not_before() -> None:
+    engine = StubbornEngine()
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    first = asyncio.create_task(drink(scheduler, "a"))
+    await turns()
+    second = asyncio.create_task(drink(scheduler, "b"))
+    await turns()
+    first.cancel()
+    await turns()
+    # Who leaves is gone at once; the model still computes, and nothing else is begun on it.
+    assert first.cancelled()
+    assert (scheduler.computing, scheduler.waiting, engine.computing) == (1, 1, 1)
+    assert engine.begun == ["a"]
+    engine.let_go.set()
+    await turns()
+    assert engine.begun == ["a", "b"]
+    assert (scheduler.computing, scheduler.waiting, engine.computing) == (1, 0, 1)
+    second.cancel()
+    await turns()
+    assert (scheduler.speaking, scheduler.computing) == (0, 0)
+
+
+async def test_an_engine_that_never_lets_go_fails_whoever_waits(log_lines: Any) -> None:
+    engine = StubbornEngine()
+    scheduler = Scheduler(engine, block_timeout_s=0.02)
+    with pytest.raises(EngineError, match="no block within"):
+        await drink(scheduler, "a")
+    assert not scheduler.stuck
+    with pytest.raises(EngineError, match="does not let go"):
+        await drink(scheduler, "b")
+    assert scheduler.stuck
+    with pytest.raises(EngineError, match="does not let go"):
+        await drink(scheduler, "c")
+    assert "engine_stuck" in [event for event, _ in log_lines]
+    engine.let_go.set()
+    await turns()
+    assert not scheduler.stuck
+    engine.gate = asyncio.Semaphore(2)
+    task = asyncio.create_task(drink(scheduler, "d"))
+    await turns()
+    assert engine.begun == ["a", "d"]
+    await scheduler.close()
+    with pytest.raises(EngineError, match="the server stops"):
+        await task
+
+
+async def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "CLOSING_S", 0.01)
+    engine = StubbornEngine()
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    task = asyncio.create_task(drink(scheduler, "a"))
+    await turns()
+    await scheduler.close()
+    with pytest.raises(EngineError, match="the server stops"):
+        await task
+    assert scheduler.speaking == 1
+    engine.let_go.set()
+    await turns()
+    assert scheduler.speaking == 0
+    await scheduler.close()
+
+
+async def test_a_stream_is_made_and_closed_by_one_task_and_yields_to_nobody_else() -> None:
+    """An engine may hold a timeout or a task group open across its blocks."""
+    tasks: set[asyncio.Task[Any] | None] = set()
+
+    class Careful(ToneEngine):
+        async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+            try:
+                async with asyncio.timeout(60):
+                    for _ in range(3):
+                        tasks.add(asyncio.current_task())
+                        yield Block(np.zeros(10, np.float32))
+            finally:
+                tasks.add(asyncio.current_task())
+
+    scheduler = Scheduler(Careful(), block_timeout_s=60)
+    async with aclosing(scheduler.blocks(asked("a"), recorded())) as blocks:
+        await asyncio.create_task(blocks.__anext__())
+        await asyncio.create_task(blocks.__anext__())
+    await turns()
+    assert len(tasks) == 1
+    assert scheduler.speaking == 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen", "words"),
+    [
+        pytest.param(ValueError("bad"), ValueError, "bad", id="an error"),
+        pytest.param(SystemExit(3), EngineError, "wanted to exit", id="exit"),
+        pytest.param(
+            asyncio.CancelledError(), EngineError, "something of its own", id="its own cancel"
+        ),
+    ],
+)
+async def test_what_an_engine_raises_fails_its_utterance_alone(
+    raised: BaseException, seen: type[Exception], words: str
+) -> None:
+    class Raising(GatedEngine):
+        async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+            async with aclosing(super().synthesize(request)) as stream:
+                async for block in stream:
+                    yield block
+                    if request.text == "bad":
+                        raise raised
+
+    engine = Raising()
+    engine.gate = asyncio.Semaphore(10)
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    results = await asyncio.gather(
+        drink(scheduler, "good"), drink(scheduler, "bad"), return_exceptions=True
+    )
+    assert results[0] == 3
+    assert isinstance(results[1], seen)
+    assert words in str(results[1])
+    await turns()
+    assert (scheduler.speaking, scheduler.computing) == (0, 0)
+
+
+async def test_an_engine_that_fails_at_being_closed_harms_nobody(log_lines: Any) -> None:
+    class Clumsy(GatedEngine):
+        async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
+            try:
+                yield Block(np.zeros(10, np.float32))
+                yield Block(np.zeros(10, np.float32))
+            finally:
+                raise RuntimeError("closing")
+
+    scheduler = Scheduler(Clumsy(), block_timeout_s=60)
+    async with aclosing(scheduler.blocks(asked("a"), recorded())) as blocks:
+        await anext(blocks)
+    await turns()
+    assert ("stream_not_closed", "RuntimeError") in [
+        (event, fields.get("error")) for event, fields in log_lines
+    ]
+    assert (scheduler.speaking, scheduler.computing) == (0, 0)
+
+
+async def test_who_runs_dry_goes_ahead_of_who_has_plenty() -> None:
+    engine = GatedEngine(blocks=2)
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    loop = asyncio.get_running_loop()
+
+    async def listen(text: str, in_hand: float | None) -> None:
+        record = recorded()
+        record.listener.heard = text != "whole"
+        if in_hand is not None:
+            record.listener.put(in_hand, loop.time())
+        async with aclosing(scheduler.blocks(asked(text), record)) as blocks:
+            async for _ in blocks:
+                record.listener.put(3.0, loop.time())
+
+    async with asyncio.TaskGroup() as group:
+        for text, in_hand in {
+            "busy": None, "whole": None, "plenty": 4.5, "little": 2.5, "first": None
+        }.items():  # fmt: skip
+            group.create_task(listen(text, in_hand))
+            await turns()
+        assert scheduler.waiting == 4
+        for _ in range(10):
+            engine.gate.release()
+            await turns()
+    assert engine.begun[:6] == ["busy", "first", "little", "busy", "first", "plenty"]
+
+
+async def test_pace_and_backlog_follow_the_work() -> None:
+    scheduler = Scheduler(ToneEngine(0.01), block_timeout_s=60, max_queued_chars=500)
+    record = recorded()
+    with scheduler.backlog.place(200, 1.0) as place:
+        record.place = place
+        assert scheduler.queued_chars == 200
+        assert scheduler.backlog.overload(300) is None
+        assert scheduler.backlog.overload(301) is not None
+        request = SpeechRequest("a" * 200, "alto", 1.0, 24_000)
+        async with aclosing(scheduler.blocks(request, record)) as blocks:
+            async for _ in blocks:
+                pass
+        assert scheduler.queued_chars < 200
+        assert scheduler.pace.real_time_factor >= 0.01
+    assert (scheduler.queued_chars, scheduler.queued_s) == (0, 0.0)

@@ -102,7 +102,9 @@ async def test_sessions_come_and_go(start: Any, connect: Any, eventually: Any, s
             peer = await connect(server)
             group.create_task(_converse(peer, random.Random(chance.random())))
     await eventually(lambda: not server.service.guests)
-    assert server.service.scheduler.speaking == server.service.scheduler.computing == 0
+    scheduler = server.service.scheduler
+    await eventually(lambda: not scheduler.speaking and not scheduler.computing)
+    assert (scheduler.backlog.places, scheduler.queued_chars) == (0, 0)
 
 
 async def test_requests_come_and_go(start: Any, eventually: Any) -> None:
@@ -136,4 +138,6 @@ async def test_requests_come_and_go(start: Any, eventually: Any) -> None:
             group.create_task(ask(number % 2 == 0, number % 3 == 0, text))
     assert outcomes == {"left": 20, "served": 40}
     await eventually(lambda: not server.service.guests)
-    assert server.service.scheduler.speaking == server.service.scheduler.computing == 0
+    scheduler = server.service.scheduler
+    await eventually(lambda: not scheduler.speaking and not scheduler.computing)
+    assert (scheduler.backlog.places, scheduler.queued_chars) == (0, 0)

@@ -126,6 +126,13 @@ def _flags() -> tuple[_Flag, ...]:
         ("max-request-id-chars", _whole, s.max_request_id_chars, "longest request_id"),
         ("max-waiting", _whole, s.max_waiting, "utterances that may wait in one session"),
         ("max-sessions", _whole, s.max_sessions, "sessions and requests at once"),
+        ("max-queued-chars", _whole, s.max_queued_chars, "characters that may wait, in all"),
+        (
+            "max-queued-work",
+            _number,
+            s.max_queued_work_s,
+            "seconds of work that may wait, in all",
+        ),
         ("idle-timeout", _number, s.idle_timeout_s, "seconds until an idle session is ended"),
         ("stall-timeout", _number, s.stall_timeout_s, "seconds a client may read nothing"),
         ("shutdown-timeout", _number, s.shutdown_timeout_s, "seconds to finish after SIGTERM"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final
@@ -16,6 +17,7 @@ from utterwire_schemas import ERROR_CODES
 
 from utterwire_server.encoders import media_type
 from utterwire_server.events import COMMENT, EventWriter, accepts_events
+from utterwire_server.line import Listener
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.observer import UtteranceRecord
 from utterwire_server.rendering import Piece
@@ -65,6 +67,7 @@ def error_response(
     *,
     rejected: bool = True,
     request_id: str | None = None,
+    retry_after_s: float | None = None,
     close: bool = False,
 ) -> JSONResponse:
     """The answer to a request that is not served: an `error` message (`http.md#errors`)."""
@@ -79,9 +82,11 @@ def error_response(
         body["rejected"] = True
     if request_id is not None:
         body["request_id"] = request_id
+    if retry_after_s is not None:
+        body["retry_after_s"] = round(retry_after_s, 3)
     headers = {"Connection": "close"} if close else {}
     if row.http_status == 503:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
+        headers["Retry-After"] = str(math.ceil(retry_after_s or RETRY_AFTER_S))
     return JSONResponse(body, row.http_status, headers)
 
 
@@ -190,6 +195,9 @@ class Invocation:
         if refusal := self._service.refusal(inside=True):
             await self._refuse(*refusal)
             return
+        if (wait_s := self._service.overload_s(request.synthesize)) is not None:
+            await self._refuse("overloaded", "the endpoint has no room", retry_after_s=wait_s)
+            return
         self._record = self._begun(request)
         self._service.tell("accepted", self._record)
         listener = asyncio.create_task(self._listen(), name="http-disconnect")
@@ -259,6 +267,7 @@ class Invocation:
 
     def _begun(self, asked: Request) -> UtteranceRecord:
         request, now = asked.synthesize, self._loop.time()
+        streamed = self._is_streamed(asked)
         return UtteranceRecord(
             transport="http" if self._events is None else "sse",
             voice=request.voice,
@@ -267,8 +276,10 @@ class Invocation:
             characters=len(request.text),
             accepted_at=now,
             due_at=now,
-            streamed=self._is_streamed(asked),
+            streamed=streamed,
             parent=trace_headers(self._scope),
+            listener=Listener(heard=streamed),
+            place=self._service.scheduler.backlog.place(len(request.text), request.speed),
         )
 
     def _is_streamed(self, asked: Request) -> bool:
@@ -292,7 +303,7 @@ class Invocation:
                         if piece.data:
                             self._service.made(record, rendering.duration_s, self._loop.time())
                             await self._put_audio(piece.data)
-                            record.playback.taken(self._loop.time())
+                            record.listener.taken(self._loop.time())
                         piece = await self._next(pieces)
                     if not self._started:
                         await self._begin(request)
@@ -410,6 +421,7 @@ class Invocation:
         message: str,
         *,
         rejected: bool = True,
+        retry_after_s: float | None = None,
         close: bool = False,
     ) -> None:
         if self._record is None:
@@ -417,7 +429,12 @@ class Invocation:
         else:
             self._code = code
         response = error_response(
-            code, message, rejected=rejected, request_id=self._request_id, close=close
+            code,
+            message,
+            rejected=rejected,
+            request_id=self._request_id,
+            retry_after_s=retry_after_s,
+            close=close,
         )
         await response(self._scope, self._receive, self._send)
 

@@ -169,6 +169,9 @@ class _State(Collector):
             ("active_sessions", "WebSocket sessions that are open.", service.sessions),
             ("streams", "Utterances that the engine has been asked for.", scheduler.speaking),
             ("blocks_computing", "Blocks in the making.", scheduler.computing),
+            ("queued_utterances", "Utterances that have not ended.", scheduler.backlog.places),
+            ("queued_characters", "Characters still to be spoken.", scheduler.queued_chars),
+            ("queued_seconds", "Seconds of work on them, as estimated.", scheduler.queued_s),
             ("tasks", "Tasks of the event loop.", len(asyncio.all_tasks())),
         )
         for name, text, value in gauges:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
-from utterwire_server.playback import Playback
+from utterwire_server.backlog import Place
+from utterwire_server.line import Listener
 
 __all__ = [
     "AUDIBLE_S",
@@ -65,7 +66,10 @@ class UtteranceRecord:
     starved_s: float = 0.0
     outcome: Outcome | None = None
     code: str | None = None
-    playback: Playback = field(default_factory=Playback)
+    #: Who hears it, and what came before it in the same session.
+    listener: Listener = field(default_factory=Listener)
+    #: Its part of the backlog, given back at its end.
+    place: Place | None = None
 
     def begin(self, now: float) -> None:
         """The engine is asked for its next block."""
@@ -74,14 +78,14 @@ class UtteranceRecord:
 
     def made(self, speech_s: float, now: float) -> bool:
         """Speech up to ``speech_s`` seconds is ready to leave; whether it is the first."""
-        gap = self.playback.put(speech_s - self.speech_s, now)
+        gap = self.listener.put(speech_s - self.speech_s, now)
         self.speech_s = speech_s
         if not self.streamed:
             return False
-        if gap > AUDIBLE_S:
+        first = self.first_byte_at is None
+        if gap > AUDIBLE_S and not first:
             self.underruns += 1
             self.starved_s += gap
-        first = self.first_byte_at is None
         if first:
             self.first_byte_at = now
         return first
@@ -94,6 +98,8 @@ class UtteranceRecord:
         if self.outcome is not None:
             raise RuntimeError(f"an utterance that had {self.outcome} has {outcome}")
         self.outcome, self.ended_at, self.code = outcome, now, code
+        if self.place is not None:
+            self.place.release()
 
 
 class Observer:

@@ -11,26 +11,27 @@ class Playback:
     All times are seconds of one clock, which the caller reads.
     """
 
-    __slots__ = ("_dry_at",)
+    __slots__ = ("dry_at",)
 
     def __init__(self) -> None:
-        self._dry_at: float | None = None
+        #: When there is nothing left to hear; None before the first byte.
+        self.dry_at: float | None = None
 
     @property
     def begun(self) -> bool:
         """Whether the first byte has come."""
-        return self._dry_at is not None
+        return self.dry_at is not None
 
     def ahead_s(self, now: float) -> float:
         """Seconds of speech not heard yet; 0 before the first byte and for who has run dry."""
-        return 0.0 if self._dry_at is None else max(0.0, self._dry_at - now)
+        return 0.0 if self.dry_at is None else max(0.0, self.dry_at - now)
 
     def put(self, seconds: float, now: float) -> float:
         """``seconds`` of speech come to the listener; for how long nothing was left to play."""
-        if self._dry_at is None:
-            self._dry_at = now
-        gap = max(0.0, now - self._dry_at)
-        self._dry_at = max(self._dry_at, now) + seconds
+        if self.dry_at is None:
+            self.dry_at = now
+        gap = max(0.0, now - self.dry_at)
+        self.dry_at = max(self.dry_at, now) + seconds
         return gap
 
     def taken(self, now: float) -> None:
@@ -39,5 +40,5 @@ class Playback:
         A peer that reads slowly, or not at all, is not told from a listener who waits, and must
         not pass for one.
         """
-        if self._dry_at is not None:
-            self._dry_at = max(self._dry_at, now)
+        if self.dry_at is not None:
+            self.dry_at = max(self.dry_at, now)

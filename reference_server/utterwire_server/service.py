@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from utterwire_protocol import EndpointOptions, Limits
+from utterwire_protocol import EndpointOptions, Limits, Synthesize
 
 from utterwire_server.access import Access
 from utterwire_server.encoders import offer, resamples
@@ -81,7 +81,12 @@ class Service:
             raise ValueError(f"engine {engine.name!r} does not fit: {error}") from error
         #: Its threads encode and resample, beside the event loop.
         self._workshop = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="utterwire-encode")
-        self.scheduler = Scheduler(engine, block_timeout_s=settings.block_timeout_s)
+        self.scheduler = Scheduler(
+            engine,
+            block_timeout_s=settings.block_timeout_s,
+            max_queued_chars=settings.max_queued_chars,
+            max_queued_work_s=settings.max_queued_work_s,
+        )
         self._guests: set[Guest] = set()
         self._sessions = 0
         self._receiving = 0
@@ -100,7 +105,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether new sessions and requests are taken."""
-        return self._loaded and not self._draining and self.engine.healthy
+        return self.status == "ready"
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -110,12 +115,16 @@ class Service:
     @property
     def status(self) -> str:
         """What `/ping` says: `ready`, `loading`, `draining`, or `unavailable` while the engine
-        mends itself."""
+        mends itself, or does not let go of anything."""
         if self._draining:
             return "draining"
         if not self._loaded:
             return "loading"
-        return "ready" if self.engine.healthy else "unavailable"
+        return "ready" if self._able else "unavailable"
+
+    @property
+    def _able(self) -> bool:
+        return self.engine.healthy and not self.scheduler.stuck
 
     @property
     def draining(self) -> bool:
@@ -188,12 +197,17 @@ class Service:
             return "going_away", "the endpoint is shutting down"
         if not self._loaded:
             return "overloaded", "the endpoint is still loading"
-        if not self.engine.healthy:
+        if not self._able:
             return "overloaded", "the engine is not available at the moment"
         seated = len(self._guests) - self._receiving
         if seated + (not inside) > self.settings.max_sessions:
             return _FULL
         return None
+
+    def overload_s(self, request: Synthesize) -> float | None:
+        """None if the queue of the whole server has room for ``request``; else after how many
+        seconds it may have."""
+        return self.scheduler.backlog.overload(len(request.text))
 
     def refusal_to_receive(self) -> tuple[str, str] | None:
         """Why a request cannot even be received now, in the same way."""
@@ -290,6 +304,7 @@ class Service:
             self._loading.cancel()
             await asyncio.wait({self._loading})
         self._loaded = False
+        await self.scheduler.close()
         # What is being encoded is done within milliseconds, and nobody waits for it any more.
         self._workshop.shutdown(wait=False)
         try:

@@ -16,12 +16,15 @@ from utterwire_protocol import (
     MessageRejected,
     Role,
     SessionState,
+    Synthesize,
     SynthesizeReceived,
     Utterance,
     UtteranceEnded,
     UtteranceState,
 )
 
+from utterwire_server.backlog import SOONEST_S
+from utterwire_server.line import Listener
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.marks import WordTimes
 from utterwire_server.observer import Outcome, UtteranceRecord
@@ -61,7 +64,10 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._options = service.options()
         self._id = self._options.session_id
-        self._connection = Connection(Role.ENDPOINT, now=self._now(), endpoint=self._options)
+        self._connection = Connection(
+            Role.ENDPOINT, now=self._now(), endpoint=self._options, admission=self
+        )
+        self._listener = Listener()
         self._to_write = asyncio.Event()
         self._to_speak = asyncio.Event()
         self._written = asyncio.Event()
@@ -143,6 +149,17 @@ class Session:
 
     def cut_off(self) -> None:
         """The deadline has passed: the core has seen to it by its own clock."""
+
+    def room_in_s(self, request: Synthesize) -> float | None:
+        """After how many seconds there may be room for ``request``; None if there is."""
+        return self._service.overload_s(request)
+
+    def turn_in_s(self) -> float | None:
+        """After how many seconds the running utterance will probably have ended."""
+        running = next(iter(self._records.values()), None)
+        if running is None or running.place is None:
+            return None
+        return max(SOONEST_S, running.place.left_s)
 
     def _now(self) -> float:
         return self._loop.time()
@@ -230,7 +247,7 @@ class Session:
                         if piece.data:
                             self._service.made(record, rendering.duration_s, now)
                         await self._all_written()
-                        record.playback.taken(self._now())
+                        record.listener.taken(self._now())
             if connection.utterance(seq) is not None:
                 outcome = "completed"
                 self._finishing.add(seq)
@@ -344,6 +361,8 @@ class Session:
             elif isinstance(event, CancelReceived):
                 for seq in event.stopped:
                     self._ended(seq, "cancelled")
+                if self._connection.running() is None:
+                    self._listener.flush()
             elif isinstance(event, UtteranceEnded):
                 if event.state is UtteranceState.CANCELLED:
                     self._ended(event.seq, "disconnected")
@@ -354,6 +373,7 @@ class Session:
     def _record(self, utterance: Utterance) -> UtteranceRecord:
         # The core has filled in every default.
         assert utterance.voice is not None
+        assert utterance.speed is not None
         assert utterance.sample_rate is not None
         assert utterance.format is not None
         now = self._now()
@@ -366,6 +386,8 @@ class Session:
             accepted_at=now,
             due_at=now,
             parent=trace_headers(self._websocket.scope),
+            listener=self._listener,
+            place=self._service.scheduler.backlog.place(len(utterance.text), utterance.speed),
         )
 
     def _ended(self, seq: int, outcome: Outcome, code: str | None = None) -> None:

@@ -26,6 +26,7 @@ _MOST: dict[str, int] = {
     "max_request_id_chars": 4_096,
     "max_waiting": 10_000,
     "max_sessions": 100_000,
+    "max_queued_chars": 1_000_000_000,
     # Twice that in the kernel and one chunk of 64 KiB make the 256 KiB that may wait unsent.
     "send_buffer_bytes": 98_304,
 }
@@ -38,7 +39,9 @@ class Settings:
     ``formats`` are offered besides `pcm_s16le`; None is all that this installation can make.
 
     ``max_sessions`` counts WebSocket sessions and HTTP requests together, these once they have come
-    whole. ``send_buffer_bytes`` is asked of the kernel, which on Linux takes twice as much.
+    whole. ``max_queued_chars`` and ``max_queued_work_s`` bound what all of them together have had
+    accepted and is not spoken yet: in characters, and in seconds that the engine will probably
+    work on it. ``send_buffer_bytes`` is asked of the kernel, which on Linux takes twice as much.
 
     ``metrics``: whether there is a `/metrics`.
 
@@ -52,6 +55,8 @@ class Settings:
     max_request_id_chars: int = 128
     max_waiting: int = 16
     max_sessions: int = 256
+    max_queued_chars: int = 1_000_000
+    max_queued_work_s: float = 120.0
     idle_timeout_s: float = 300.0
     stall_timeout_s: float = 60.0
     shutdown_timeout_s: float = 20.0
@@ -77,6 +82,13 @@ class Settings:
             least = _FLOORS.get(name, 1)
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value}; it must be {least} to {most}")
+        if self.max_queued_chars < self.max_text_chars:
+            raise ValueError(
+                f"max_queued_chars is {self.max_queued_chars}; it must be at least max_text_chars,"
+                f" {self.max_text_chars}"
+            )
+        if not self.max_queued_work_s > 0:
+            raise ValueError(f"max_queued_work_s is {self.max_queued_work_s:g}; it must be above 0")
         for name in ("idle", "stall", "block", "body"):
             value = getattr(self, f"{name}_timeout_s")
             if not 0 < value < math.inf:
