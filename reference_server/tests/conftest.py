@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -122,6 +123,22 @@ class Peer:
         self.writer.close()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
+
+
+@dataclass
+class Process:
+    """``utterwire-server`` as a process of its own."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    lines: list[dict[str, Any]]
+    reading: asyncio.Task[None]
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(20):
+            status = await self.process.wait()
+            await self.reading
+        return status
 
 
 class HeldEngine(ToneEngine):
@@ -268,7 +285,9 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
             await server.running
         assert server.service.guests == 0
         assert server.service.observers == server.observers
-        assert server.service.scheduler.speaking == server.service.scheduler.computing == 0
+        scheduler = server.service.scheduler
+        assert scheduler.speaking == scheduler.computing == scheduler.waiting == 0
+        assert (scheduler.backlog.places, scheduler.queued_chars) == (0, 0)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert not left, f"tasks left behind: {left}"
     gc.collect()
@@ -423,3 +442,37 @@ def tiny_graph() -> Any:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=9,
     )
+
+
+@pytest.fixture
+async def launch() -> AsyncIterator[Any]:
+    """``await launch(*flags)`` starts a server process and waits until it is ready."""
+    processes: list[Process] = []
+
+    async def begin(*flags: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "utterwire_server", "serve", "--port", "0", *flags,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )  # fmt: skip
+        assert process.stderr is not None
+        lines: list[dict[str, Any]] = []
+        stream = process.stderr
+
+        async def follow() -> None:
+            async for line in stream:
+                lines.append(json.loads(line))  # noqa: PERF401 - as they come
+
+        while not lines or lines[-1]["event"] != "ready":
+            line = await stream.readline()
+            assert line, "the server ended before it was ready"
+            lines.append(json.loads(line))
+        started = Process(process, lines[0]["port"], lines, asyncio.create_task(follow()))
+        processes.append(started)
+        return started
+
+    yield begin
+    for started in processes:
+        if started.process.returncode is None:
+            started.process.kill()
+        await started.ended()
