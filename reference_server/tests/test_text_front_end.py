@@ -27,6 +27,10 @@ VOCABULARY = (
 )
 
 
+#: pyopenjtalk-plus opens its second dictionary so.
+pytestmark = pytest.mark.filterwarnings("ignore:Dictionary.create:DeprecationWarning")
+
+
 @pytest.fixture(scope="module")
 def front_end() -> FrontEnd:
     return FrontEnd(VOCABULARY)
@@ -165,6 +169,7 @@ def test_words_and_what_stands_in_the_text(front_end: FrontEnd) -> None:
         ("a cat", "ɐ kˈæt", "ɐ kˈat"),
         ("Plan A.", "plˈæn ˈA.", "plˈan ˈA."),
         ("the 3/4/2025", "ðə mˈɑɹʧ fˈɔɹθ twˈɛnti twˈɛnti fˈIv", None),
+        ("Zorblatt's", "zˈɔɹblæts", "zˈɔːblats"),
         ("websocket", "wˈɛbsˌɑkət", "wˈɛbsˌɒkɪt"),
         ("naïve café", None, None),
     ],

@@ -115,3 +115,9 @@ def test_what_the_model_does_not_know_is_left_out() -> None:
     ]
     kept = within(sounds, " abc")
     assert [sound.phonemes for sound in kept] == ["a b", " ", "c"]
+
+
+def test_two_words_of_one_character() -> None:
+    sounds = [Sound("a", 0, 1), Sound("b", 0, 1), Sound("c", 0, 2), Sound("a", 1, 2)]
+    kept = within(sounds, " abc")
+    assert kept == [Sound("a b", 0, 1), Sound("c a", 1, 2)]

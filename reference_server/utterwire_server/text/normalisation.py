@@ -72,13 +72,26 @@ _CURRENCY: Final = "|".join(
 _CODES: Final = "|".join(code for code in CURRENCIES if code.isalpha())
 _MAGNITUDE: Final = "|".join(sorted(MAGNITUDES, key=len, reverse=True))
 _LARGE: Final = "thousand|million|billion|trillion"
-_UNIT: Final = "|".join(re.escape(unit) for unit in sorted(UNITS, key=len, reverse=True))
+#: "in" is one only with a point after it.
+_UNIT: Final = "|".join(
+    re.escape(unit) for unit in sorted(UNITS, key=len, reverse=True) if unit != "in"
+)
 _MONTH: Final = "|".join(sorted(MONTH_NAMES, key=len, reverse=True))
 _AM_PM: Final = r"(?P<half>[AaPp])(?:\.\s?[Mm]\.|\.?[Mm](?![\w]))"
 _HOUR: Final = r"(?:[01]?\d|2[0-4])"
 
 #: Units only where they are close to the number; after a space they are words too often.
 _CLOSE_ONLY: Final = frozenset({"V", "W", "s", "h", "pp", "min", "max", "cc", "ha"})
+
+#: Abbreviations that may be a sentence's last word.
+_ENDING: Final = frozenset(
+    {"etc", "Inc", "Ltd", "Corp", "Co", "Jr", "Sr", "al", "Bros", "Ave", "Rd"}
+)
+_EMERGENCY: Final = frozenset({"911", "999", "112", "101", "111", "988"})
+#: After these a lone "A" is the letter, and no article.
+_GRADED: Final = frozenset(
+    "vitamin plan grade section class type appendix team group point".split()
+)
 
 _UNIT_IN_BRITAIN: Final = re.compile(r"(met|lit)er(s?)\b")
 
@@ -229,7 +242,9 @@ class EnglishNormaliser:
             return letters
         if lower == "www":
             return spelled(lower)
-        if len(letters) == 1 or (len(letters) <= 4 and not self._known(lower)):
+        if len(letters) == 1 or (len(letters) <= 3 and not self._known(lower)):
+            return spelled(letters)
+        if not set(lower) & set("aeiouy"):
             return spelled(letters)
         return lower if self._known(lower) or letters.islower() else letters
 
@@ -544,6 +559,19 @@ class EnglishNormaliser:
         scan.say(plus + words, match.start(), match.end())
         return True
 
+    def _code(self, scan: _Scan, match: re.Match[str]) -> bool:
+        """ "978-3-16-148410-0", "123-45-6789": groups of digits that count nothing."""
+        groups = match[0].split("-")
+        scan.say(", ".join(map(self._numbers.digits, groups)), match.start(), match.end())
+        return True
+
+    def _short_year(self, scan: _Scan, match: re.Match[str]) -> bool:
+        words = self._numbers.cardinal(match["year"])
+        if match["year"][0] == "0":
+            words = f"oh {words}"
+        scan.say(words, match.start(), match.end())
+        return True
+
     def _version(self, scan: _Scan, match: re.Match[str]) -> bool:
         parts = re.split(r"\.", match["number"])
         named = scan.last.lower() in VERSIONED or _group(match, "v")
@@ -579,8 +607,13 @@ class EnglishNormaliser:
 
     def _number(self, scan: _Scan, match: re.Match[str]) -> bool:
         number = match["number"]
-        labelled = scan.last.lower() in LABELLED and number.isdigit()
-        words = self._numbers.label(number) if labelled else self._plain_number(number)
+        before = scan.last.lower()
+        if number in _EMERGENCY and before in ("call", "dial", "ring", "phone"):
+            words = self._numbers.digits(number)
+        elif before in LABELLED and number.isdigit():
+            words = self._numbers.label(number)
+        else:
+            words = self._plain_number(number)
         if _group(match, "minus"):
             words = f"minus {words}"
         elif _group(match, "about"):
@@ -640,7 +673,8 @@ class EnglishNormaliser:
         if match["word"] in ("Co", "Inc", "Ltd", "Corp") and not scan.last[:1].isupper():
             return False
         scan.say(words, match.start(), match.end())
-        self._stop_after(scan, match.end())
+        if match["word"] in _ENDING:
+            self._stop_after(scan, match.end())
         return True
 
     def _versus(self, scan: _Scan, match: re.Match[str]) -> bool:
@@ -780,7 +814,12 @@ class EnglishNormaliser:
                 part = word[at : at + _LONGEST_WORD]
                 scan.say(part.strip("'"), start + at, start + at + len(part))
             return True
-        scan.say(self._read(word), start, match.end())
+        around = scan.before() + scan.folded[match.end() : match.end() + 1]
+        if word == "A" and (scan.last.lower() in _GRADED or set(around) & set("/&+=")):
+            word = spelled(word)
+            scan.say(word, start, match.end())
+        else:
+            scan.say(self._read(word), start, match.end())
         return True
 
     def _read(self, word: str) -> str:
@@ -849,7 +888,10 @@ class EnglishNormaliser:
     def _symbol(self, scan: _Scan) -> None:
         """One character that no rule took: a mark, a symbol with a name, or nothing."""
         char = scan.folded[scan.at]
-        if char in _MARKS:
+        if char == '"':
+            opens = not scan.before().strip(" \n\xa0(“—-")
+            scan.mark("“" if opens else "”", scan.at, scan.at + 1)
+        elif char in _MARKS:
             scan.mark(char, scan.at, scan.at + 1)
         elif char in SYMBOLS:
             scan.say(SYMBOLS[char], scan.at, scan.at + 1)
@@ -912,7 +954,10 @@ _TO_CLOCK: Final = rf"(?P<hour2>{_HOUR})(?::(?P<minute2>[0-5]\d))?"
 _YEAR_AFTER: Final = r"(?:,? (?P<year>[12]\d{3})(?![\w-]))?"
 _SUFFIX: Final = r"(?:st|nd|rd|th)?"
 _PRE_RELEASE: Final = r"(?P<tail>-?(?:rc|alpha|beta|dev|post|a|b)\.?\d{0,4})?(?![\w]|\.\d)"
-_OF_UNIT: Final = rf"(?P<gap>[ \xa0-]?)(?P<unit>{_UNIT})(?![\w/²³])"
+_OF_UNIT: Final = (
+    rf"(?P<gap>[ \xa0-]?)(?P<unit>{_UNIT}|in(?=\.,?(?: [a-z]|$)))(?![\w/²³])"
+    r"(?:(?<=lb|oz|ft|in|yd|hr|sp)\.|(?<=lbs|hrs|min|sec|yrs|bsp)\.)?"
+)
 _EXPONENT: Final = r"(?P<number>\d+(?:\.\d+)?)[eE](?P<sign>[+-]?)(?P<exponent>\d{1,4})(?![\w])"
 
 _ADDRESS_RULES: Final = (
@@ -958,6 +1003,7 @@ _DIGIT_RULES: Final = _compiled(
         ),
         _N._phone,
     ),
+    (r"\d{1,6}(?:-\d{1,7}){2,6}(?![\w-])", _N._code),
     (rf"(?P<day>\d{{1,2}}){_SUFFIX} (?P<month>{_MONTH})\b\.?{_YEAR_AFTER}", _N._day_first),
     (r"(?P<number>\d[\d,]*)(?:st|nd|rd|th)(?![A-Za-z0-9])", _N._ordinal),
     (r"(?P<decade>(?:1[1-9]|20)\d0|[2-9]0)'?s(?![\w])", _N._decade),
@@ -1042,6 +1088,7 @@ _SYMBOL_RULES: Final = _compiled(
         _N._money,
     ),
     (r"'(?P<decade>[2-9]0)s(?![\w])", _N._decade),
+    (r"(?<![\w])'(?P<year>\d\d)(?![\w'])", _N._short_year),
     (
         r"\+(?:\d{1,3})(?:[ .-]?\(?\d{1,4}\)?){2,6}(?![\w])|\(\d{3}\) ?\d{3}[ .-]\d{4}(?![\w])",
         _N._phone,

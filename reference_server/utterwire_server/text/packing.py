@@ -116,8 +116,9 @@ def _segment(sounds: Sequence[Sound]) -> Segment | None:
             words.append(SpokenWord(sound.char_start, sound.char_end, *span))
         phonemes += sound.phonemes
     phonemes = phonemes.rstrip(" ")
-    start = min(sounds[0].char_start, words[0].char_start) if words else sounds[0].char_start
-    return Segment(phonemes, tuple(words), start, sounds[-1].char_end)
+    start = min(sound.char_start for sound in sounds)
+    end = max(sound.char_end for sound in sounds)
+    return Segment(phonemes, tuple(words), start, end)
 
 
 def _audible(sounds: Sequence[Sound]) -> bool:

@@ -40,19 +40,30 @@ class Phonemizer(Protocol):
 def within(sounds: Sequence[Sound], vocabulary: Collection[str]) -> list[Sound]:
     """``sounds`` without the phonemes that the model does not know, and without what is then empty.
 
-    Spaces are single, and a word has none at its ends.
+    Spaces are single, and a word has none at its ends. Where two words came from one character (a
+    ligature), the first keeps it, and speaks both if nothing is left for the second.
     """
     kept: list[Sound] = []
     after_space = True
+    last_word = -1  # where in ``kept``
     for sound in sounds:
         phonemes = "".join(phoneme for phoneme in sound.phonemes if phoneme in vocabulary)
         if sound.word:
-            phonemes = " ".join(phonemes.split(" ")).strip(" ")
-            while "  " in phonemes:
-                phonemes = phonemes.replace("  ", " ")
+            phonemes = " ".join(part for part in phonemes.split(" ") if part)
         elif after_space:
             phonemes = phonemes.lstrip(" ")
-        if phonemes:
-            kept.append(Sound(phonemes, sound.char_start, sound.char_end, sound.word))
-            after_space = phonemes.endswith(" ")
+        if not phonemes:
+            continue
+        start, end = sound.char_start, sound.char_end
+        if sound.word and last_word >= 0:
+            before = kept[last_word]
+            start = max(start, before.char_end)
+            if start >= end:
+                joined = f"{before.phonemes} {phonemes}"
+                kept[last_word] = Sound(joined, before.char_start, before.char_end)
+                continue
+        if sound.word:
+            last_word = len(kept)
+        kept.append(Sound(phonemes, start, end, sound.word))
+        after_space = phonemes.endswith(" ")
     return kept

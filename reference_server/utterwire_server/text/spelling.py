@@ -183,6 +183,7 @@ _DRAWING: Final = re.compile(r"(?:tion|sion|cian|ic|ics|ity|ial|ious|ology|ian)s
 #: America to Britain, one after the other.
 _BRITISH: Final = (
     ("O", "Q"),
+    ("æ", "a"),
     ("ɛɹ", "ɛː"),
     ("ɪɹ", "ɪə"),
     ("ɜɹ", "ɜː"),
