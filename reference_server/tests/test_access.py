@@ -18,6 +18,7 @@ from utterwire_server.engines import ToneEngine
 from utterwire_server.runner import Runner, listen
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
+from utterwire_server.wire import HttpWire, WebSocketWire
 from websockets.asyncio.client import connect as open_websocket
 
 TOKEN = "s3cret-token_with.all~the+signs/=="
@@ -342,3 +343,28 @@ def test_tls_files_that_do_not_serve(
     with pytest.raises(ValueError, match=words) as told:
         tls_context(str(chain), None if key_file is None else str(key_file))
     assert "\n" not in str(told.value)
+
+
+async def test_a_pause_of_the_handshake_ends_no_session(
+    start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By TLS, tickets that wait to be sent pause writing just as a session is opened."""
+    wires: list[HttpWire] = []
+    upgrade = HttpWire.handle_websocket_upgrade
+
+    def paused(wire: HttpWire) -> None:
+        wires.append(wire)
+        wire.pause_writing()
+        upgrade(wire)
+        session = wire.transport.get_protocol()
+        assert isinstance(session, WebSocketWire)
+        assert not session.is_writable
+        session.resume_writing()
+
+    monkeypatch.setattr(HttpWire, "handle_websocket_upgrade", paused)
+    peer = await connect(await start())
+    peer.say(text="Hello.")
+    await peer.until("synthesis_complete")
+    (wire,) = wires
+    assert wire._stall_timer is not None
+    assert wire._stall_timer.cancelled()

@@ -478,6 +478,16 @@ class HttpWire(HttpToolsProtocol):
         self._await_head()
         self.scope["extensions"] = {_EXTENSION: {"wire": self}}
 
+    def handle_websocket_upgrade(self) -> None:
+        # By TLS, what a handshake left to be sent may have paused writing; it resumes for the next.
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        super().handle_websocket_upgrade()
+        if self.flow.write_paused:
+            session = self.transport.get_protocol()
+            if isinstance(session, WebSocketWire):
+                session.pause_writing()
+
     def on_headers_complete(self) -> None:
         if self._opening_timer is not None:
             self._opening_timer.cancel()
