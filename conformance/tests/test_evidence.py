@@ -340,7 +340,7 @@ def test_findings_are_judged_again(bad: Path, tmp_path: Path) -> None:
     (file,) = (other / "findings").iterdir()
     file.write_bytes(b"nonsense")
     report = ReportFile(other / "report.json", document(other))
-    assert any("line 1: not a transcript" in line for line in problems(report))
+    assert any("not a transcript: the first line" in line for line in problems(report))
     file.unlink()
     assert any("No such file" in line for line in problems(report))
 
@@ -481,12 +481,15 @@ def test_transcripts_are_read_whatever_their_name(suffix: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("octets", "said"),
     [
-        (b"", "line 1: not a transcript"),
+        (b"", ": the file is empty"),
+        (b"\n\n", "not a transcript: a blank line"),
+        (b"[]", "the first line is not the header of one"),
+        (b"{", "the first line is not the header of one"),
         (b"\x00\x01\x02\xff", "line 1: not a transcript: it is not UTF-8"),
         (gzip.compress(b"x" * 1000, mtime=0)[:20], "damaged or cut off"),
         (lzma.compress(b"x" * 1000)[:40], "damaged or cut off"),
         (b"\xfd7zXZ\x00nonsense that is no stream", "damaged or cut off"),
-        (b'{"utterwire_transcript": 2, "endpoint": "x"}', "of version 1"),
+        (b'{"utterwire_transcript": 2, "endpoint": "x"}', "of format 2; this is for 1"),
         (b'{"utterwire_transcript": 1}', "'endpoint' is missing"),
         (b'{"utterwire_transcript": 1, "endpoint": "x", "role": "judge"}', "`role`"),
         (b'{"utterwire_transcript": 1, "endpoint": "x", "claims": 5}', "line 1"),

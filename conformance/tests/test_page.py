@@ -17,11 +17,12 @@ from utterwire_conformance import cli
 from utterwire_conformance.baseline import Baseline
 from utterwire_conformance.check import CHECKS
 from utterwire_conformance.endpoints import endpoint_at
-from utterwire_conformance.page import PageError, render_page, write_page
+from utterwire_conformance.page import render_page, write_page
 from utterwire_conformance.page.plot import Strip, duration, strip_plot
 from utterwire_conformance.page.steps import steps
 from utterwire_conformance.page.visible import cut, visible
 from utterwire_conformance.report import Report, results_of
+from utterwire_conformance.report_file import ReportError
 from utterwire_conformance.runner import Results
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Judgement, Verdict, fail, not_exercised, passed
@@ -86,7 +87,7 @@ def saved(
 class Reader(HTMLParser):
     """What a browser would make of the page, as far as it matters here."""
 
-    VOID = frozenset({"meta", "link", "input", "br", "img", "rect", "line", "hr", "col"})
+    VOID = frozenset({"meta", "link", "input", "br", "img", "rect", "line", "hr", "col", "wbr"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -292,11 +293,11 @@ def test_the_page_is_rendered_again(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("content", "words"),
     [
         (None, "cannot be read"),
-        (b"\xff", "is no JSON"),
-        (b"", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"\xff", "not UTF-8"),
+        (b"", "the file is empty"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "is no report"),
-        (b'{"utterwire_report": 99}', "is no report"),
+        (b'{"utterwire_report": 99}', "of format 99"),
     ],
 )
 def test_what_is_no_report_is_told_in_a_line(
@@ -309,8 +310,54 @@ def test_what_is_no_report_is_told_in_a_line(
     assert said.startswith("utterwire-conformance: ")
     assert said.count("\n") == 1
     assert words in said
-    with pytest.raises(PageError):
+    with pytest.raises(ReportError):
         write_page(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run-7.json", "a report", "0.1.0", "レポート.json"])
+def test_a_report_of_any_name_is_shown_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    saved(tmp_path, {"order.fifo": told("Findable.")})
+    (tmp_path / "report.html").unlink()
+    report = (tmp_path / "report.json").rename(tmp_path / name)
+    assert cli.main(["page", str(report)]) == 0
+    page = Path(capsys.readouterr().out.removesuffix("\n"))
+    assert page == report.with_suffix(".html")
+    text = page.read_text("utf-8")
+    # Also what stands in its transcripts.
+    assert "Findable." in text
+    assert "How it went" in text
+
+
+def test_a_report_is_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(tmp_path, {})
+    report = (tmp_path / "report.json").rename(tmp_path / "report.html")
+    before = report.read_bytes()
+    assert cli.main(["page", str(report)]) == 2
+    assert "it is the report itself" in capsys.readouterr().err
+    assert cli.main(["page", str(report), "-o", str(report)]) == 2
+    assert report.read_bytes() == before
+
+
+def test_many_findings_begin_with_an_index(tmp_path: Path) -> None:
+    names = list(CHECKS)[:8]
+    few = saved(tmp_path, dict.fromkeys(names[:3], told()))
+    assert 'class="index"' not in render_page(few, tmp_path)
+    many = saved(tmp_path, dict.fromkeys(names, told()))
+    page = render_page(many, tmp_path)
+    index = page.partition('<ol class="index"')[2].partition("</ol>")[0]
+    assert index.count("<li") == len(names)
+    assert all(f'id="finding-{number}"' in page for number in range(1, len(names) + 1))
+
+
+def test_why_nothing_was_judged_is_told_once(tmp_path: Path) -> None:
+    found = saved(tmp_path, {})
+    why = "nobody answers at all"
+    for row in found["results"]:
+        row |= {"verdict": "harness-error", "reason": why}
+    found |= {"unreachable": why, "exit_code": 2}
+    assert render_page(found, tmp_path).count(why) == 2  # The headline and the finding.
 
 
 def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -446,6 +493,11 @@ def test_in_chromium(tmp_path: Path, browser: Any, width: int, scheme: str) -> N
     try:
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         assert page.evaluate("window.hacked") is None
+        # Nothing of the summary has to be scrolled for.
+        wider = (
+            "(e => e.scrollWidth - e.clientWidth)(document.querySelector('.profiles').parentNode)"
+        )
+        assert page.evaluate(wider) <= 0
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.click("#theme")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
@@ -454,6 +506,8 @@ def test_in_chromium(tmp_path: Path, browser: Any, width: int, scheme: str) -> N
         page.keyboard.type("findable.")
         shown = "[...document.querySelectorAll('.finding')].filter(e => !e.hidden).map(e => e.id)"
         assert len(page.evaluate(shown)) == 1
+        named = "[...document.querySelectorAll('.index li')].filter(e => !e.hidden).length"
+        assert page.evaluate(named) == 1
         page.keyboard.press("Escape")
         page.wait_for_function("document.getElementById('filter-text').value === ''")
         page.wait_for_function("[...document.querySelectorAll('.finding')].every(e => !e.hidden)")

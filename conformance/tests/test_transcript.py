@@ -66,11 +66,11 @@ def test_every_line_satisfies_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "where"),
+    ("lines", "said"),
     [
-        ([], "line 1"),
-        (["{}"], "line 1"),
-        (["[]"], "line 1"),
+        ([], "the file is empty"),
+        (["{}"], "the first line is not the header"),
+        (["[]"], "the first line is not the header"),
         (['{"utterwire_transcript": 1, "endpoint": "x"}', "nonsense"], "line 2"),
         (['{"utterwire_transcript": 1, "endpoint": "x"}', '{"t": 1}'], "line 2"),
         *(
@@ -85,8 +85,8 @@ def test_every_line_satisfies_the_schema() -> None:
         ),
     ],
 )
-def test_what_is_no_transcript_is_named_by_its_line(lines: list[str], where: str) -> None:
-    with pytest.raises(ValueError, match=where):
+def test_what_is_no_transcript_is_told(lines: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         Transcript.from_lines(lines)
 
 

@@ -25,6 +25,7 @@ from .junit import to_junit
 from .latency import measure
 from .page import render_page
 from .redaction import redact
+from .report_file import FORMAT
 from .requirements import PROFILES, Requirement, requirements
 from .requirements.text import revision
 from .runner import Results
@@ -33,10 +34,7 @@ from .selection import Selection
 from .transcript import Role, suite_name
 from .verdict import Judgement, Verdict, worst
 
-__all__ = ["FORMAT", "Report", "Result", "Subject", "Summary", "judgeable", "results_of"]
-
-FORMAT: Final = 2
-"""The version of the format of `report.json`."""
+__all__ = ["Report", "Result", "Subject", "Summary", "judgeable", "results_of"]
 
 _RED: Final = (Verdict.FAIL, Verdict.WEAK)
 # What breaks most for others comes first.

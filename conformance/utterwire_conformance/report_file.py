@@ -10,10 +10,12 @@ from typing import Any, Final, Self
 from utterwire_schemas import validator
 
 from .claims import EndpointClaims
-from .report import FORMAT
 from .transcript import Transcript
 
-__all__ = ["MOST_BYTES", "RecordedSubject", "ReportError", "ReportFile"]
+__all__ = ["FORMAT", "MOST_BYTES", "RecordedSubject", "ReportError", "ReportFile"]
+
+FORMAT: Final = 2
+"""The version of the schema `report` that is written and read."""
 
 MOST_BYTES: Final = 256 * 1024 * 1024
 """The largest `report.json` that is read."""
@@ -56,9 +58,7 @@ class ReportFile:
         Raises:
             ReportError: it cannot be read, is no report, or of another format.
         """
-        if path.is_dir():
-            path = path / "report.json"
-        document = _read(path)
+        path, document = _read(path)
         if not isinstance(document, dict) or "utterwire_report" not in document:
             raise ReportError(f"{path}: it is no report of the conformance suite")
         found = document["utterwire_report"]
@@ -94,18 +94,23 @@ class ReportFile:
         return Transcript.load(self.folder / self.document["transcripts"][name]["file"])
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> tuple[Path, Any]:
+    """The file and the JSON in it."""
     try:
+        if path.is_dir():
+            path = path / "report.json"
         with path.open("rb") as file:
             octets = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        # A name with NUL in it is a ValueError.
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ReportError(f"{path}: cannot be read: {why}") from error
     if len(octets) > MOST_BYTES:
         raise ReportError(f"{path}: it is larger than {MOST_BYTES} bytes")
     if not octets.strip():
         raise ReportError(f"{path}: the file is empty")
     try:
-        return json.loads(octets.decode("utf-8"))
+        return path, json.loads(octets.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ReportError(f"{path}: it is no report: not UTF-8") from error
     except json.JSONDecodeError as error:

@@ -316,9 +316,7 @@ class Transcript:
         remaining = iter(lines)
         number = 1
         try:
-            header = json.loads(next(remaining, ""))
-            if header.get("utterwire_transcript") != 1:
-                raise ValueError("the first line is not the header of a transcript of version 1")
+            header = _header(next(remaining, ""))
             transcript = cls(
                 _string(header.get("scenario", ""), "scenario"),
                 _string(header["endpoint"], "endpoint"),
@@ -338,6 +336,8 @@ class Transcript:
                     transcript.broken = text.removeprefix("broken: ")
                 else:
                     transcript.add(entry)
+        except _NoTranscript:
+            raise
         except UnicodeDecodeError as error:
             raise ValueError(f"line {number}: not a transcript: it is not UTF-8") from error
         except json.JSONDecodeError as error:
@@ -348,7 +348,9 @@ class Transcript:
             raise ValueError(f"line {number}: the file is damaged or cut off") from error
         except RecursionError as error:
             raise ValueError(f"line {number}: not a transcript: nested too deeply") from error
-        except (ValueError, TypeError, AttributeError) as error:
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"line {number}: not a transcript: of another shape") from error
+        except ValueError as error:
             raise ValueError(f"line {number}: not a transcript: {error}") from error
         return transcript
 
@@ -379,6 +381,26 @@ class Transcript:
                 with lzma.LZMAFile(raw) as unpacked:
                     return cls.from_lines(_lines(unpacked))
             return cls.from_lines(_lines(raw))
+
+
+class _NoTranscript(ValueError):
+    """Something else altogether; no line of it is to blame."""
+
+
+def _header(line: str) -> dict[str, Any]:
+    if not line.strip():
+        raise _NoTranscript("the file is empty" if not line else "not a transcript: a blank line")
+    try:
+        header = json.loads(line)
+    except json.JSONDecodeError:
+        header = None
+    if not isinstance(header, dict) or "utterwire_transcript" not in header:
+        raise _NoTranscript("not a transcript: the first line is not the header of one")
+    version = header["utterwire_transcript"]
+    if version != 1:
+        told = json.dumps(version)[:40]
+        raise _NoTranscript(f"it is a transcript of format {told}; this is for 1")
+    return header
 
 
 def _string(value: object, name: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from utterwire_conformance.check import CHECKS
+from utterwire_conformance.command import printable
 from utterwire_conformance.report import Report, results_of
 from utterwire_conformance.requirements import PROFILES, RequirementsError
 from utterwire_conformance.runner import Results
@@ -101,7 +102,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _refuse(why: str) -> int:
-    print(f"{_PROGRAM}: {why}", file=sys.stderr)
+    print(f"{_PROGRAM}: {printable(why)}", file=sys.stderr)
     return _NOT_JUDGED
 
 

@@ -8,7 +8,7 @@ import ssl
 import sys
 from collections.abc import Sequence
 
-from utterwire_conformance.command import Parser
+from utterwire_conformance.command import Parser, printable
 from utterwire_conformance.proxy import FaultProxy, Tampers
 
 from .fault import Fault
@@ -52,6 +52,8 @@ def main_proxy(argv: Sequence[str] | None = None) -> int:
         return _refuse(f"--port {options.port}: there are ports from 0 to 65535")
     if options.to is None:
         return _refuse("say with --to which endpoint to stand in front of")
+    if options.ca_file == "":
+        return _refuse("--ca-file: which file?")
     if options.fault is not None and options.oddity:
         return _refuse("choose --fault or --oddity: what is legal and what is not would mix")
     tampers: Tampers | None = None
@@ -105,5 +107,5 @@ def _list(faults: list[Fault], oddities: list[Oddity]) -> None:
 
 
 def _refuse(reason: str) -> int:
-    print(f"utterwire-conformance proxy: {reason}", file=sys.stderr)
+    print(f"utterwire-conformance proxy: {printable(reason)}", file=sys.stderr)
     return 2

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .rendering import PageError, main_page, render_page, write_page
+from .rendering import main_page, render_page, write_page
 
-__all__ = ["PageError", "main_page", "render_page", "write_page"]
+__all__ = ["main_page", "render_page", "write_page"]

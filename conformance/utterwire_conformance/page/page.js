@@ -24,6 +24,7 @@
   const field = (name) => document.getElementById(`filter-${name}`);
   const text = field("text"), verdict = field("verdict"), profile = field("profile"), level = field("level");
   const findings = [...document.querySelectorAll(".finding")];
+  const index = [...document.querySelectorAll(".index li")].map((item) => [item, document.getElementById(item.querySelector("a").hash.slice(1))]);
   const rows = [...document.querySelectorAll("tr.row")];
   const clauses = [...document.querySelectorAll(".clause")];
   const unclaimed = document.getElementById("unclaimed");
@@ -40,6 +41,7 @@
   };
   const apply = () => {
     for (const each of [...findings, ...rows]) each.hidden = !matches(each);
+    for (const [item, finding] of index) item.hidden = finding.hidden;
     const left = rows.filter((row) => !row.hidden).length;
     for (const clause of clauses) clause.hidden = !clause.querySelector("tr.row:not([hidden])");
     if (unclaimed) {

@@ -61,12 +61,16 @@ def strip_plot(title: str, strips: Sequence[Strip]) -> Markup:
         f"<title>{escape(title)}</title>",
     ]
     scale = _Scale(low, high)
-    for tick in scale.ticks():
+    ticks = scale.ticks()
+    for number, tick in enumerate(ticks):
+        # Where there is little room every second label is left out, and the last keeps inside.
+        kind = "tick second" if number % 2 else "tick"
+        kind += " last" if tick == ticks[-1] else ""
         x = scale.x(tick)
         bottom = height - _AXIS
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{bottom}"/>')
         parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">'
+            f'<text class="{kind}" x="{x:.1f}" y="{height - 8}" text-anchor="middle">'
             f"{escape(duration(tick))}</text>"
         )
     for number, strip in enumerate(rows):
@@ -115,6 +119,10 @@ def _row(strip: Strip, scale: _Scale, top: int) -> list[str]:
     tallest = max(counts)
     parts = [
         f'<text class="label" x="0" y="{base - 18}">{escape(strip.label)}</text>',
+        *(
+            f'<text class="label-narrow" x="0" y="{base - 24 + 24 * line}">{escape(word)}</text>'
+            for line, word in enumerate(strip.label.split(maxsplit=1))
+        ),
         f'<text class="count" x="0" y="{base}">{len(strip.values):,} measured</text>',
         f'<line class="base" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>',
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -12,24 +13,20 @@ from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
-from utterwire_schemas import validator
 
-from utterwire_conformance.command import PROGRAM, Parser, complain
+from utterwire_conformance.command import PROGRAM, Parser, complain, show
+from utterwire_conformance.report_file import ReportError, ReportFile
 from utterwire_conformance.requirements.text import clause_text, revision
 
 from .plot import duration
 from .view import View
 from .visible import cut, visible
 
-__all__ = ["PageError", "main_page", "render_page", "write_page"]
+__all__ = ["main_page", "render_page", "write_page"]
 
 _MOST_CHARACTERS: Final = 1_500
 _MOST_LINES: Final = 400
-_MOST_BYTES: Final = 256 * 1024 * 1024
-
-
-class PageError(ValueError):
-    """A report cannot be shown; the text is for people and names the file."""
+_BREAKS: Final = re.compile(r"(?<=[/:.?&_-])(?=\w)")
 
 
 def render_page(document: dict[str, Any], folder: Path) -> str:
@@ -54,6 +51,7 @@ def render_page(document: dict[str, Any], folder: Path) -> str:
     environment.filters["ms"] = lambda seconds: f"{seconds * 1000:,.1f}"
     environment.filters["duration"] = duration
     environment.filters["ticked"] = _ticked
+    environment.filters["breakable"] = _breakable
     environment.filters["prose"] = _lines
     environment.filters["pretty"] = lambda value: _lines(
         json.dumps(value, indent=2, ensure_ascii=False)
@@ -69,16 +67,21 @@ def render_page(document: dict[str, Any], folder: Path) -> str:
     )
 
 
-def write_page(folder: Path, target: Path | None = None) -> Path:
-    """Render the report in a folder to `report.html` in it, or to `target`.
+def write_page(report: Path, target: Path | None = None) -> Path:
+    """Render a report to `target`, or to a file beside it, of its name and with `.html`.
+
+    `report` is a file of whatever name, or the folder with `report.json` in it. Its transcripts are
+    looked for where it lies.
 
     Raises:
-        PageError: there is no report, or it is none that this version knows.
+        ReportError: there is no report, or it is none that this version knows.
         OSError: the page cannot be written.
     """
-    document = _load(folder / "report.json")
-    text = render_page(document, folder)
-    path = target if target is not None else folder / "report.html"
+    found = ReportFile.load(report)
+    path = target if target is not None else found.path.with_suffix(".html")
+    if path.exists() and path.samefile(found.path):
+        raise ReportError(f"{path}: it is the report itself; name another file with --output")
+    text = render_page(found.document, found.folder)
     path.write_text(text, encoding="utf-8", errors="replace")
     return path
 
@@ -90,41 +93,28 @@ def main_page(arguments: Sequence[str]) -> int:
         "report",
         metavar="REPORT",
         type=Path,
-        help="the folder of the report, or its report.json",
+        help="report.json, or the folder it lies in",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: report.html")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where the page goes (default: beside the report, with .html in place of .json)",
+    )
     try:
         options = parser.parse_args(list(arguments))
     except SystemExit as stop:
         return int(stop.code or 0)
-    folder: Path = options.report
-    if folder.name == "report.json":
-        folder = folder.parent
     try:
-        print(write_page(folder, options.output))
-    except PageError as error:
+        show([str(write_page(options.report, options.output))])
+    except ReportError as error:
         return complain(str(error))
-    except OSError as error:
-        where = options.output or folder / "report.html"
-        return complain(f"{where}: cannot be written: {error.strerror}")
+    except (OSError, ValueError) as error:
+        # A name with NUL in it is a ValueError.
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return complain(f"{options.output or 'the page'}: cannot be written: {why}")
     return 0
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise PageError(f"{path}: is too large for a report")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise PageError(f"{path}: is no JSON: {error}") from error
-    fault = next(validator("report").iter_errors(document), None)
-    if fault is not None:
-        place = ".".join(str(step) for step in fault.absolute_path) or "the document"
-        raise PageError(f"{path}: is no report of this version: {place}: {fault.message[:200]}")
-    found: dict[str, Any] = document
-    return found
 
 
 def _clauses(document: dict[str, Any]) -> dict[str, str]:
@@ -163,6 +153,12 @@ def _ticked(text: str) -> Markup:
         for i, part in enumerate(parts)
     )
     return Markup("").join(shown)
+
+
+def _breakable(text: str) -> Markup:
+    """Text that may be broken behind the marks that part addresses and names."""
+    parts = _BREAKS.split(_shown(text))
+    return Markup("<wbr>").join(escape(part) for part in parts if part)
 
 
 def _lines(text: str) -> Markup:

@@ -84,6 +84,12 @@ class View:
         subject: Mapping[str, Any] = self.document["subject"]
         return str(subject["name"])
 
+    @property
+    def unreachable(self) -> str | None:
+        """Why nothing at all could be judged, if so."""
+        why = self.document.get("unreachable")
+        return None if why is None else str(why)
+
     def word(self, verdict: str) -> str:
         """A verdict in words."""
         return _WORDS.get(verdict, verdict)
