@@ -129,7 +129,11 @@ class ClientAccount:
         self.breach: str | None = None
         """How the client broke the contract, or None."""
         self._endings: list[Ending] = []
+        self._cut: str | None = None
         self._read_notes()
+        if self._cut is not None and any(line.ending is None for line in self.lines):
+            # What is missing may stand in what nobody read.
+            self.breach = self.breach or self._cut
         self._share_audio()
         self._find_attempts()
 
@@ -189,6 +193,10 @@ class ClientAccount:
                 self.words = value
             elif name == "lag":
                 self.lag_s = float(value)
+            elif name == "flood":
+                self.breach = self.breach or value
+            elif name == "cut":
+                self._cut = value
             elif name in ("line", "exit", "deadline"):
                 self._read_fact(name, json.loads(value))
 

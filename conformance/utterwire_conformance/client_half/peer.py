@@ -11,6 +11,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
@@ -28,7 +29,29 @@ from utterwire_conformance.wire import (
     parse_close,
 )
 
-__all__ = ["Gone", "Head", "Peer"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FRAMES",
+    "MOST_MESSAGES",
+    "MOST_MESSAGE_BYTES",
+    "Allowance",
+    "Flood",
+    "Gone",
+    "Head",
+    "Peer",
+]
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""How much is read of a client in one script, on all its connections: some lines of text."""
+
+MOST_MESSAGE_BYTES: Final = 1024 * 1024
+"""The longest message or body of a request: sixteen times what every endpoint must take."""
+
+MOST_FRAMES: Final = 20_000
+"""How many frames are read of a client in one script."""
+
+MOST_MESSAGES: Final = 500
+"""How many messages are read of a client in one script; it has a few lines to ask for."""
 
 _READ: Final = 65_536
 _KINDS: Final[dict[int, Kind]] = {
@@ -45,6 +68,35 @@ _SEND_S: Final = 20.0
 
 class Gone(ConnectionError):
     """The client has ended the connection, or takes nothing any more."""
+
+
+class Flood(ConnectionError):
+    """The client sends more than anybody should read; the text says of what."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a client may still send in a script, on whatever connection."""
+
+    octets: int = MOST_BYTES
+    frames: int = MOST_FRAMES
+    messages: int = MOST_MESSAGES
+
+    def take(self, *, octets: int = 0, frames: int = 0, messages: int = 0) -> None:
+        """Use some of it up.
+
+        Raises:
+            Flood: so much was not left.
+        """
+        self.octets -= octets
+        self.frames -= frames
+        self.messages -= messages
+        if self.octets < 0:
+            raise Flood(f"more than {MOST_BYTES} bytes")
+        if self.frames < 0:
+            raise Flood(f"more than {MOST_FRAMES} frames")
+        if self.messages < 0:
+            raise Flood(f"more than {MOST_MESSAGES} messages")
 
 
 class Head:
@@ -73,8 +125,13 @@ class Peer:
     """The endpoint's end of one connection."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, recorder: Recorder
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        recorder: Recorder,
+        allowance: Allowance | None = None,
     ) -> None:
+        self._allowance = allowance or Allowance()
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
@@ -112,17 +169,29 @@ class Peer:
                     if event is h11.NEED_DATA:
                         if http.they_are_waiting_for_100_continue:
                             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                        http.receive_data(await self._reader.read(_READ))
+                        data = await self._reader.read(_READ)
+                        self._allowance.take(octets=len(data))
+                        http.receive_data(data)
                     elif isinstance(event, h11.Request):
                         request = event
                     elif isinstance(event, h11.Data):
                         body += event.data
+                        if len(body) > MOST_MESSAGE_BYTES:
+                            raise Flood(f"a body of more than {MOST_MESSAGE_BYTES} bytes")
                     elif isinstance(event, h11.EndOfMessage):
                         break
                     else:
                         raise Gone("the client ended the connection before it had asked")
+        except Gone:
+            raise
+        except Flood as error:
+            self._tell_flood(error)
+            raise Gone(str(error)) from error
         except (h11.RemoteProtocolError, OSError, TimeoutError) as error:
-            raise Gone(f"no HTTP request came: {error}") from error
+            why = str(error) or f"nothing more for {_HEAD_S:g} s"
+            # Of no session: there never was one.
+            self._recorder.note(f"no HTTP request: {why}")
+            raise Gone(f"no HTTP request came: {why}") from error
         assert request is not None
         self.head = head = Head(request, bytes(body))
         self._early = http.trailing_data[0]
@@ -296,20 +365,25 @@ class Peer:
         reason = "the client ended the connection"
         try:
             while True:
+                self._allowance.take(octets=len(data))
                 for frame in decoder.feed(data):
+                    self._allowance.take(frames=1)
                     await self._take(frame)
                 await self.may_read.wait()
                 data = await self._reader.read(_READ)
                 if not data:
                     break
-        except FrameTooLarge as error:
-            reason = str(error)
+        except (FrameTooLarge, Flood) as error:
+            self._tell_flood(error)
+            reason = f"{error}; the suite reads no further"
         except Gone:
             reason = "the client was not there any more"
         except OSError as error:
             reason = f"the client broke the connection off: {error.strerror or error}"
+        finally:
+            # Whatever was wrong: who waits for the client is not to wait for ever.
+            self.ended.set()
         self._record("out", "eof", reason=reason)
-        self.ended.set()
 
     async def _take(self, frame: Frame) -> None:
         fields: dict[str, Any] = {"fin": frame.fin, "data": frame.payload}
@@ -331,7 +405,10 @@ class Peer:
             if frame.opcode != Opcode.CONTINUATION or self._message is None:
                 self._message = bytearray()
             self._message += frame.payload
+            if len(self._message) > MOST_MESSAGE_BYTES:
+                raise Flood(f"a message of more than {MOST_MESSAGE_BYTES} bytes")
             if frame.fin:
+                self._allowance.take(messages=1)
                 message, self._message = bytes(self._message), None
                 self.on_message(message)
 
@@ -350,6 +427,9 @@ class Peer:
         ):
             return "a continuation of nothing, or a message inside another (RFC 6455 section 5.4)"
         return None
+
+    def _tell_flood(self, error: Exception) -> None:
+        self._recorder.note(f"client flood: it sent too much: {error}")
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError, RuntimeError):

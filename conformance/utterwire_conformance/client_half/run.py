@@ -134,8 +134,11 @@ def _out_of_order(name: str, results: Results) -> str | None:
     faulty = next((line for line in account.lines if line.fault() is not None), None)
     if faulty is None and account.killed is None:
         return None
+    strangers = account.facts("no HTTP request")
     if not account.dialogues and not account.exchanges:
         what = "the client never connected"
+        if strangers:
+            what = f"the client connected and sent no HTTP request ({strangers[0]})"
     elif faulty is not None:
         what = f"of two plain utterances, number {faulty.number} {faulty.fault()}"
     else:

@@ -17,7 +17,7 @@ from utterwire_conformance.endpoints import SESSION_PATH
 from utterwire_conformance.transcript import Transcript
 
 from .contract import Client
-from .peer import Gone, Peer
+from .peer import Allowance, Gone, Peer
 from .subject import Launcher, Outcome, Subject
 from .talk import Talk
 
@@ -27,6 +27,7 @@ _LINES: Final = ("The first line.", "A second one.")
 _DEADLINE_S: Final = 10.0
 _SHORT_DEADLINE_S: Final = 1.0
 _MOST_CONNECTIONS: Final = 50
+_MOST_EVENTS: Final = 10_000
 _LIMIT_S: Final = 60.0
 _TO_HANG_UP_S: Final = 1.0
 _WATCH_S: Final = 0.05
@@ -126,7 +127,7 @@ class Scene:
     recorder: Recorder
     subject: Subject | None = None
     connections: int = 0
-    peers: list[Peer] = field(default_factory=list)
+    allowance: Allowance = field(default_factory=Allowance)
     talk: asyncio.Future[Talk] | None = None
     faults: list[BaseException] = field(default_factory=list)
 
@@ -155,13 +156,14 @@ class Scene:
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Deal with one connection of the client."""
-        peer = Peer(reader, writer, self.recorder)
-        self.peers.append(peer)
         self.connections += 1
+        if self.connections > _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        peer = Peer(reader, writer, self.recorder, self.allowance)
         try:
             with contextlib.suppress(Gone):
-                if self.connections <= _MOST_CONNECTIONS:
-                    await self._meet(peer, self.connections)
+                await self._meet(peer, self.connections)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -307,9 +309,13 @@ async def _read_out(scene: Scene) -> None:
 
 
 def _write_down(recorder: Recorder, outcome: Outcome) -> None:
-    for line in outcome.events.split("\n"):
-        if line.lstrip().startswith("{"):
-            recorder.note(f"client event: {line.strip()}")
+    events = [line for line in outcome.events.split("\n") if line.lstrip().startswith("{")]
+    for line in events[:_MOST_EVENTS]:
+        recorder.note(f"client event: {line.strip()}")
+    if len(events) > _MOST_EVENTS:
+        recorder.note(f"client flood: it wrote more than {_MOST_EVENTS} lines of events")
+    elif outcome.cut is not None:
+        recorder.note(f"client cut: {outcome.cut}")
     recorder.note(f"client audio: {base64.b64encode(outcome.audio).decode()}")
     if outcome.last_words:
         recorder.note(f"client words: {outcome.last_words.splitlines()[-1][:300]}")

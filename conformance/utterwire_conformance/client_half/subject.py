@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Outcome:
     audio: bytes
     events: str
     last_words: str = ""
+    cut: str | None = None
+    """Why `events` may not be all of them."""
 
 
 class Subject(Protocol):
@@ -93,7 +96,7 @@ async def launch(client: Client, values: Mapping[str, str]) -> Subject:
     Raises:
         ContractError: there is no such command, or it cannot be run.
     """
-    folder = tempfile.TemporaryDirectory(prefix="utterwire-client-")
+    folder = tempfile.TemporaryDirectory(prefix="utterwire-client-", ignore_cleanup_errors=True)
     events = Path(folder.name) / "events.jsonl"
     command = client.filled({**values, "events": str(events)})
     try:
@@ -193,7 +196,9 @@ class ProcessSubject:
         """Wait for the process itself: `wait` waits for its pipes too, which a child may hold."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within
-        while self._process.returncode is None and loop.time() < until:  # noqa: ASYNC110
+        while self._process.returncode is None and loop.time() < until:
+            if self._events is not None and _size(self._events) > MOST_AUDIO_BYTES:
+                self._end(f"it wrote more than {MOST_AUDIO_BYTES} bytes of events")
             await asyncio.sleep(_POLL_S)
         return self._process.returncode is not None
 
@@ -229,7 +234,11 @@ class ProcessSubject:
         if transport is not None:
             transport.close()
         stderr = self._err.data.decode("utf-8", "replace")
-        events = stderr if self._events is None else self._read_events(self._events)
+        if self._events is None:
+            place, events, over = "stderr", stderr, self._err.size > MOST_EVENT_BYTES
+        else:
+            place, over = "the file of events", _size(self._events) > MOST_EVENT_BYTES
+            events = _read_events(self._events)
         self._folder.cleanup()
         self._outcome = Outcome(
             None if self._killed is not None else status,
@@ -237,13 +246,24 @@ class ProcessSubject:
             bytes(self._out.data),
             events,
             stderr[-_LAST_WORDS:].strip(),
+            f"it wrote more than {MOST_EVENT_BYTES} bytes to {place}" if over else None,
         )
         return self._outcome
 
-    @staticmethod
-    def _read_events(path: Path) -> str:
-        try:
-            with path.open("rb") as file:
-                return file.read(MOST_EVENT_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return ""
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _read_events(path: Path) -> str:
+    """The beginning of the file, if it is one: a pipe in its place would never end."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            return file.read(MOST_EVENT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
