@@ -396,6 +396,29 @@ async def test_a_body_is_read_as_far_as_one_likes() -> None:
             assert connection.clean is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "medium", "what"),
+    [
+        ("MOST_FRAMES", "audio/pcm", "more than 5 pieces"),
+        ("_MOST_LINES", "text/event-stream", "more than 5 lines"),
+    ],
+)
+async def test_a_body_without_end_is_not_read_on(
+    limit: str, medium: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"utterwire_conformance.driver.http.{limit}", 5)
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {medium}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    record = recorder()
+    async with serving(respond(head.encode(), *[b"2\r\n\n\n\r\n"] * 20, stay=True)) as port:
+        connection = await HttpConnection.open(f"http://127.0.0.1:{port}", record)
+        async with connection:
+            await connection.send("GET", "/")
+            await connection.read(within=5.0)
+            assert connection.clean is False
+    (end,) = [entry for entry in record.transcript.entries if entry.kind == "eof"]
+    assert what in (end.reason or "")
+
+
 async def test_a_connection_that_is_over_carries_no_request() -> None:
     async with serving(respond(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nx")) as port:
         connection = await HttpConnection.open(f"http://127.0.0.1:{port}", recorder())

@@ -11,12 +11,14 @@ from typing import Any, Final, Self
 
 import h11
 
-from .connection import MOST_BYTES, SEND_S, Address, ConnectFailed, open_stream
+from .connection import MOST_BYTES, MOST_FRAMES, SEND_S, Address, ConnectFailed, open_stream
 from .recorder import Recorder
 
 __all__ = ["HttpConnection", "fetch_status"]
 
 _READ: Final = 65_536
+_MOST_LINES: Final = 1_000_000
+# Of a stream of events: an event has a few lines, and what is asked for takes some thousands.
 
 
 class HttpConnection:
@@ -47,6 +49,7 @@ class HttpConnection:
         self.clean: bool | None = None
         self.most_bytes = MOST_BYTES
         self.receive_buffer: int | None = None
+        self._pieces = self._lines = 0
         self._asked = self._ended = False
         self.gate: Callable[[int], Awaitable[None]] | None = None
 
@@ -124,6 +127,7 @@ class HttpConnection:
             self._http.start_next_cycle()
         self.status, self.clean = None, None
         self.headers, self.body = {}, bytearray()
+        self._pieces = self._lines = 0
         own = [("Host", self._address.authority), *headers]
         if body or method in ("POST", "PUT"):
             own.append(("Content-Length", str(len(body))))
@@ -198,8 +202,15 @@ class HttpConnection:
         elif isinstance(event, h11.Data):
             self.body += event.data
             self._record("in", "http-body", data=bytes(event.data), fin=False)
+            self._pieces += 1
+            if self.headers.get("content-type", "").startswith("text/event-stream"):
+                self._lines += event.data.count(b"\n") + event.data.count(b"\r")
             if len(self.body) > self.most_bytes:
                 self._cut(f"the body is of more than {self.most_bytes} bytes; nobody reads on")
+            elif self._pieces > MOST_FRAMES:
+                self._cut(f"the body is of more than {MOST_FRAMES} pieces; nobody reads on")
+            elif self._lines > _MOST_LINES:
+                self._cut(f"the body is of more than {_MOST_LINES} lines; nobody reads on")
         elif isinstance(event, h11.EndOfMessage):
             self.clean = True
             self._record("in", "http-body", fin=True)
