@@ -115,6 +115,38 @@ async def test_a_scenario_does_not_last_for_ever() -> None:
     assert await _play(None, 0.01) == ("it was not over after 0.01 s", None)
 
 
+@pytest.mark.parametrize("left_s", [-1.0, 0.01])
+async def test_what_there_is_no_time_for_is_not_exercised(left_s: float) -> None:
+    """Neither what has not begun, nor what is in its middle: it would look like a silence."""
+    begun = asyncio.Event()
+
+    async def scene(stage: Stage) -> None:
+        begun.set()
+        stage.recorder.record("out", "open", stage.recorder.next_session())
+        await asyncio.Event().wait()
+
+    meter = Meter(Budget())
+    meter.until = asyncio.get_running_loop().time() + left_s
+    meter.too_late = "the run was to take 2 minutes at most"
+    transcript = await play(
+        Scenario("scene", "core", scene),
+        Target(Endpoint("x", url="ws://h")),
+        Instance("ws://h", "http://h"),
+        Pace(first=1.0),
+        meter,
+    )
+    assert begun.is_set() == (left_s > 0)
+    assert transcript.unfinished == meter.too_late
+    assert (transcript.entries, transcript.broken) == ([], None)
+    assert meter.time_left == 0
+
+
+async def test_a_run_without_a_limit_has_all_time() -> None:
+    meter = Meter(Budget())
+    assert meter.time_left == float("inf")
+    assert await _play(Unplayable("no limits")) == ("no limits", None)
+
+
 async def test_a_standstill_of_the_suite_is_written_down() -> None:
     async def scene(stage: Stage) -> None:
         stage.recorder.record("out", "open", stage.recorder.next_session())

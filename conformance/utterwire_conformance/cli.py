@@ -49,6 +49,7 @@ _OPTIONS: Final = (
     "max_sessions",
     "max_rate",
     "max_concurrent",
+    "max_minutes",
     "fuzz_examples",
     "fuzz_minutes",
     "fuzz_seed",
@@ -122,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--max-concurrent", metavar="N", type=whole_number, help="no more sessions at a time"
+    )
+    parser.add_argument(
+        "--max-minutes", metavar="M", type=positive_number, help="take no longer, in all"
     )
     parser.add_argument("--fuzz", action="store_true", help="fuzz, whatever it costs")
     parser.add_argument("--no-fuzz", action="store_true", help="do not fuzz")

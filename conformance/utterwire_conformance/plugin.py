@@ -88,12 +88,14 @@ class Run(Judged):
         selection: Selection,
         baseline: Baseline | None,
         wish: FuzzWish | None = None,
+        max_s: float | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.profiles = profiles
         self.selection = selection
         self.baseline = baseline
         self.wish = wish or FuzzWish()
+        self.max_s = max_s
         self.selected: tuple[str, ...] = ()
         self.results: Results | None = None
         self.report: Report | None = None
@@ -139,7 +141,9 @@ class Run(Judged):
             self._loop = asyncio.get_running_loop()
             self._task = asyncio.current_task()
             self._ready.set()
-            options = Options(selection=self.selection, progress=self.progress, fuzz=plan)
+            options = Options(
+                selection=self.selection, progress=self.progress, fuzz=plan, max_s=self.max_s
+            )
             return await run_checks(target, wanted, options)
 
         def work() -> None:
@@ -329,6 +333,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--max-concurrent", whole_number, "open no more than N sessions at a time"),
     ):
         group.addoption(name, metavar="N", type=kind, help=words)
+    group.addoption(
+        "--max-minutes",
+        metavar="M",
+        type=positive_number,
+        help="take no longer than M minutes; what was not played by then is not exercised",
+    )
 
     group.addoption(
         "--fuzz",
@@ -366,7 +376,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PROFILES_KEY] = profiles
     config.stash[STRICT_KEY] = _strict(config)
     config.stash[KNOWN_KEY] = baseline.reasons if baseline is not None else {}
-    run = config.stash[RUN_KEY] = Run(endpoint, profiles, selection, baseline, wish)
+    minutes = config.getoption("max_minutes")
+    max_s = None if minutes is None else 60.0 * minutes
+    run = config.stash[RUN_KEY] = Run(endpoint, profiles, selection, baseline, wish, max_s)
     # What a project asks of its own tests is nothing to the endpoint's: no warning of some
     # library may fail a requirement. The last line counts.
     config.addinivalue_line("filterwarnings", "default")

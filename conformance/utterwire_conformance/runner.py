@@ -27,6 +27,7 @@ __all__ = ["Options", "Results", "learned", "run_checks"]
 _PROBE: Final = "probe"
 _NEGOTIATION: Final = "negotiation"
 _PLAYERS_WITHOUT_HOPE: Final = 16
+_LEAST_FUZZ_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ class Options:
     """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it.
 
     Of what the checks need only what `selection` allows is played. `progress` is told how far
-    the run is. With `fuzz` the endpoint is fuzzed in the end.
+    the run is. With `fuzz` the endpoint is fuzzed in the end. `max_s` is how long all this may take
+    from the moment at which the endpoint is there, in seconds: what is not over by then is not
+    exercised.
     """
 
     players: int = 6
@@ -42,6 +45,7 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     progress: Progress = field(default_factory=Progress)
     fuzz: FuzzPlan | None = None
+    max_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -116,6 +120,9 @@ async def _play_all(
 ) -> None:
     endpoint = target.endpoint
     meter = Meter(endpoint.budget, Places(endpoint.max_concurrent_sessions))
+    if options.max_s is not None:
+        meter.until = asyncio.get_running_loop().time() + options.max_s
+        meter.too_late = f"the run was to take {options.max_s / 60:g} minutes at most"
     main = target.main
     assert main is not None
     pace = options.pace
@@ -189,6 +196,11 @@ async def _fuzz(
         return FuzzResults.left_out(plan, "no request was spoken to its end")
     if main.returncode is not None:
         return FuzzResults.left_out(plan, "the endpoint had ended before")
+    if meter.until is not None:
+        left, meter.until = meter.time_left, None
+        if left < _LEAST_FUZZ_S:
+            return FuzzResults.left_out(plan, meter.too_late)
+        plan = replace(plan, seconds=min(left, plan.seconds or left))
     fuzzed = await fuzz(target, plan, pace=results.pace, meter=meter, progress=progress)
     for finding in fuzzed.findings:
         results.transcripts[finding.scenario] = replace(

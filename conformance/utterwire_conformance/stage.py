@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import math
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -150,7 +152,18 @@ class Meter:
         """Whether the endpoint did not end a first, plain utterance, whatever else it sends."""
         self.refused = 0
         """How often the endpoint let nobody in, however long it was asked."""
+        self.until: float | None = None
+        """When the run is to be over, by the clock of the event loop; None if it has all time."""
+        self.too_late = "the time of the run was over"
+        """What to say of what was not played for that."""
         self._next_request = 0.0
+
+    @property
+    def time_left(self) -> float:
+        """How many seconds the run has, 0 where they are over."""
+        if self.until is None:
+            return math.inf
+        return max(0.0, self.until - asyncio.get_running_loop().time())
 
     async def spend(self, *, characters: int = 0, sessions: int = 0) -> None:
         """Take something from the budget; wait where requests are limited by the second.
@@ -688,6 +701,20 @@ async def play(
     scenario: Scenario, target: Target, instance: Instance, pace: Pace, meter: Meter
 ) -> Transcript:
     """Play one scenario and give back its transcript, whatever happens on the way."""
+    if meter.time_left:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(meter.until):
+                return await _play_in_turn(scenario, target, instance, pace, meter)
+    # What was broken off in the middle would look as if the endpoint had not gone on.
+    transcript = _new_transcript(scenario, target)
+    transcript.unfinished = meter.too_late
+    return transcript
+
+
+async def _play_in_turn(
+    scenario: Scenario, target: Target, instance: Instance, pace: Pace, meter: Meter
+) -> Transcript:
+    """Play a scenario once there are places for it."""
     needed = 0 if scenario.launches else scenario.sessions
     replays = 0
     while True:
