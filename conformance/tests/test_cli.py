@@ -56,7 +56,7 @@ def test_stored_transcripts_are_judged_again(
     [
         ([], 2, "the following arguments are required: FILE"),
         (["none.jsonl"], 2, "none.jsonl: No such file"),
-        ([__file__], 2, "line 1"),
+        ([__file__], 2, "not a transcript: the first line is not the header of one"),
     ],
 )
 def test_wrong_files(
