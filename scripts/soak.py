@@ -32,6 +32,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ LIBRARIES = ("httpx", "numpy", "starlette", "uvicorn", "websockets")
 LOOK_S = 2.0
 #: A client that waits so long for anything has found a fault.
 PATIENCE_S = 120.0
-QUIET_S = 90.0
+#: By then the server has given up whoever does not read, and whoever does not go.
+QUIET_S = 20.0
 MEMORY_SPREAD = 0.02
 MEMORY_FROM_S = 300.0
 WORDS = (
@@ -57,6 +59,9 @@ BAD = (
     *(b"", b"{", b"[]", b'{"text": 1}', b'{"type": "x"}', b"\xff\xfe"),
     b'{"text": "a", "speed": 9}',
 )
+FORMATS = ("pcm_s16le", "pcm_s16le", "wav", "mulaw")
+if find_spec("av") is not None:
+    FORMATS = (*FORMATS, "mp3", "aac", "opus")
 _ENDS = frozenset({"synthesis_complete", "error", "cancelled"})
 #: Gauges that are 0 when nobody is there.
 _GAUGES = (
@@ -108,7 +113,8 @@ class Soak:
                 asked += 1
                 action = self.chance.random()
                 if action < 0.7:
-                    await session.send(json.dumps({"text": self.text()}))
+                    wish = {"text": self.text(), "format": self.chance.choice(FORMATS)}
+                    await session.send(json.dumps(wish))
                     expected += 1
                 elif action < 0.8:
                     await session.send(json.dumps({"type": "cancel"}))
