@@ -59,7 +59,7 @@ BAD = (
     *(b"", b"{", b"[]", b'{"text": 1}', b'{"type": "x"}', b"\xff\xfe"),
     b'{"text": "a", "speed": 9}',
 )
-FORMATS = ("pcm_s16le", "pcm_s16le", "wav", "mulaw")
+FORMATS: tuple[str, ...] = ("pcm_s16le", "pcm_s16le", "wav", "mulaw")
 if find_spec("av") is not None:
     FORMATS = (*FORMATS, "mp3", "aac", "opus")
 _ENDS = frozenset({"synthesis_complete", "error", "cancelled"})

@@ -230,18 +230,26 @@ async def test_a_second_synthesis_is_started_on_a_model_in_use(
     assert engine.most_in_use == 1
 
 
-async def test_sigterm_drops_speech(launch: Any) -> None:
-    server = await launch("--rtf", "0.2")
+async def test_sigterm_drops_speech(launch: Any, connect: Any) -> None:
+    """Both are spoken to the last sample, which takes longer than any server lingers anyway."""
+    text = PARAGRAPH[:60]
+    server = await launch("--rtf", "0.8")
+    request = SpeechRequest(text, "alto", 1.0, 24_000)
+    samples = sum([b.samples.size async for b in ToneEngine().synthesize(request)])
+    peer = await connect(server)
+    peer.say(text=text)
+    await peer.until("synthesis_start")
     async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
         url = f"http://127.0.0.1:{server.port}/invocations"
-        async with client.stream("POST", url, json={"text": PARAGRAPH[:70]}) as answer:
+        async with client.stream("POST", url, json={"text": text}) as answer:
             parts = answer.aiter_bytes()
             audio = await anext(parts)
             server.process.send_signal(signal.SIGTERM)
             audio += b"".join([part async for part in parts])
-    request = SpeechRequest(PARAGRAPH[:70], "alto", 1.0, 24_000)
-    samples = sum([b.samples.size async for b in ToneEngine().synthesize(request)])
     assert len(audio) == 2 * samples
+    assert (await peer.until("synthesis_complete"))["audio_bytes"] == 2 * samples
+    assert (await peer.until("session_closed"))["reason"] == "going_away"
+    peer.send(b"\x03\xe8", opcode=Opcode.CLOSE)
     assert await server.ended() == 0
 
 
