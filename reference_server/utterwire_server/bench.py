@@ -340,7 +340,10 @@ class Bench:
             },
             "limits": {
                 name: getattr(service.settings, name)
-                for name in ("max_sessions", "max_waiting", "shutdown_timeout_s")
+                for name in (
+                    *("max_sessions", "max_waiting", "max_queued_chars", "max_queued_work_s"),
+                    "shutdown_timeout_s",
+                )
             },
         }
 
