@@ -81,6 +81,42 @@ def test_a_file_that_is_no_graph_is_an_engine_error(tmp_path: Path) -> None:
         OnnxAcoustics(path, path)
 
 
+def test_it_computes_what_the_whole_graph_does(tmp_path: Path, tiny_graph: Any) -> None:
+    """On a graph with the joints of Kokoro's, one sample for each token."""
+    import onnx
+    import onnxruntime
+    from utterwire_server.engines.kokoro.graph import cut_file
+
+    whole, front, generator = (tmp_path / f"{name}.onnx" for name in ("whole", "front", "gen"))
+    onnx.save(tiny_graph, whole)
+    cut_file(whole, front, generator)
+    acoustics: Any = OnnxAcoustics(front, generator, threads=1)
+    tokens, style = [0, 5, 90, 17, 3, 44, 8, 0], np.linspace(-1, 1, 256, dtype=np.float32)
+    prepared = acoustics.prepare(tokens, style, 1.25)
+    (expected,) = onnxruntime.InferenceSession(whole).run(
+        ["audio"],
+        {
+            "tokens": np.array([tokens]),
+            "style": style[np.newaxis],
+            "speed": np.array([1.25], np.float32),
+        },
+    )
+    frames = prepared.frames
+    assert prepared.durations.shape == (len(tokens),)
+    assert np.allclose(acoustics.render(prepared, 0, frames, None), expected, atol=1e-5)
+    statistics = acoustics.measure(prepared)
+    assert statistics.channels == 7
+    assert np.allclose(acoustics.render(prepared, 0, frames, statistics), expected, atol=1e-5)
+    acoustics.interrupt()
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_threads_below_one_are_refused(tmp_path: Path, threads: int) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="there must be 1 or more"):
+        KokoroOnnxEngine(ModelFolder(tmp_path), threads=threads)
+
+
 @real
 def test_a_segment_has_as_many_samples_as_its_durations_say(
     acoustics: OnnxAcoustics, prepared: Prepared

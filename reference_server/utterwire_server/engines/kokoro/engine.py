@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from utterwire_server.engines.engine import Block, Engine, EngineError, SpeechRequest
 from utterwire_server.engines.kokoro.acoustics import SAMPLE_RATE, Acoustics
@@ -104,8 +103,9 @@ class KokoroEngine(Engine):
         self._make_acoustics = make_acoustics
         self._vocabulary = folder.vocabulary
         if front_end is None:
-            text: Any = importlib.import_module("utterwire_server.text")
-            front_end = cast(TextFrontEnd, text.FrontEnd(self._vocabulary))
+            from utterwire_server.text import FrontEnd
+
+            front_end = FrontEnd(self._vocabulary)
         self._front_end = front_end
         self._voices, self.refused = _offer(folder, front_end.languages())
         self._store = StatisticsStore(
