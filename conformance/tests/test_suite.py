@@ -192,6 +192,28 @@ def test_the_reference_with_nothing_more_conforms_too(tmp_path: Path) -> None:
     assert verdicts(tmp_path)["reject.unclaimed-types"] == "pass"
 
 
+SLOW = """
+[endpoint.slow]
+launch = ["{python}", "-m", "utterwire_server", "serve", "--rtf", "0.2", "--idle-timeout", "1",
+          "--max-queued-work", "3600",
+          "--port", "{port}"]
+ready_url = "http://127.0.0.1:{port}/ping"
+profiles = ["core", "load"]
+timeouts = { idle_s = 1 }
+"""
+
+
+@pytest.mark.slow
+def test_a_session_beside_stalled_ones_does_not_become_idle_while_a_slow_engine_fills_their_buffers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "endpoints.toml").write_text(SLOW)
+    options = ("--endpoint", "slow", "--requirement", "load.stalled-reader", "-q")
+    done = run(*CLI, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert verdicts(tmp_path)["load.stalled-reader"] == "pass"
+
+
 @pytest.mark.slow
 def test_the_plain_peer_fails_on_what_it_does_wrong_and_on_nothing_else(
     tmp_path: Path, plain_peer: str

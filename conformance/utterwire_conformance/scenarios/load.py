@@ -87,7 +87,7 @@ async def stalled_readers(stage: Stage) -> None:
             beside = await stack.enter_async_context(await stage.session())
         except HandshakeRefused as error:
             raise Unplayable(f"no further session could be opened beside them: {error}") from None
-        await asyncio.sleep(0.3 + _filling(stage, sharing=_STALLED))
+        await _awake(stage, beside, 0.3 + _filling(stage, sharing=_STALLED))
         request = stage.request(stage.texts.shortest, request_id="beside")
         seq = await beside.send(request)
         utterance = beside.utterance(seq)
@@ -102,6 +102,17 @@ def _filling(stage: Stage, *, sharing: int) -> float:
     """How long it takes, in seconds, until the buffers on the way are full and a reader stalls,
     where so many sessions share the engine."""
     return min(6.0, sharing * 100 * stage.pace.character)
+
+
+async def _awake(stage: Stage, session: WebSocketSession, seconds: float) -> None:
+    """Wait beside a session that has nothing to do, for no longer than it may be idle: with a slow
+    engine buffers take longer to fill than that."""
+    if stage.claims.idle_s is not None:
+        while seconds > stage.claims.idle_s / 2:
+            await asyncio.sleep(stage.claims.idle_s / 2)
+            await session.send({"type": "keepalive"})
+            seconds -= stage.claims.idle_s / 2
+    await asyncio.sleep(seconds)
 
 
 def _stall_limit(stage: Stage) -> float:
