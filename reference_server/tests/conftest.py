@@ -329,56 +329,6 @@ async def connect() -> AsyncIterator[Callable[..., Any]]:
         await peer.leave()
 
 
-@dataclass
-class Process:
-    """``utterwire-server`` as a process of its own."""
-
-    process: asyncio.subprocess.Process
-    port: int
-    lines: list[dict[str, Any]]
-    reading: asyncio.Task[None]
-
-    async def ended(self) -> int:
-        async with asyncio.timeout(20):
-            status = await self.process.wait()
-            await self.reading
-        return status
-
-
-@pytest.fixture
-async def launch() -> AsyncIterator[Any]:
-    """``await launch(*flags)`` starts a server process and waits until it is ready."""
-    processes: list[Process] = []
-
-    async def begin(*flags: str) -> Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "utterwire_server", "serve", "--port", "0", *flags,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-        )  # fmt: skip
-        assert process.stderr is not None
-        lines: list[dict[str, Any]] = []
-        stream = process.stderr
-
-        async def follow() -> None:
-            async for line in stream:
-                lines.append(json.loads(line))  # noqa: PERF401 - as they come
-
-        while not lines or lines[-1]["event"] != "ready":
-            line = await stream.readline()
-            assert line, "the server ended before it was ready"
-            lines.append(json.loads(line))
-        started = Process(process, lines[0]["port"], lines, asyncio.create_task(follow()))
-        processes.append(started)
-        return started
-
-    yield begin
-    for started in processes:
-        if started.process.returncode is None:
-            started.process.kill()
-        await started.ended()
-
-
 @pytest.fixture
 def log_lines() -> Any:
     """Every event logged during the test, as (event, fields)."""

@@ -67,8 +67,9 @@ def test_flags_reach_the_engine_with_a_model(
 
     monkeypatch.setattr(engines, "load_engine", load_engine)
     flags = ["--model-dir", "m", "--streaming", "window", "--threads", "3", "--workers", "2"]
+    flags += ["--device", "cuda:1", "--block-timeout", "7"]
     assert cli.main(["--port", "0", *flags]) == 0
-    assert made == [(None, ModelOptions("m", "window", 3, 2))]
+    assert made == [(None, ModelOptions("m", "window", 3, 2, "cuda:1", 7.0))]
 
 
 def test_flags_reach_the_settings(served: Served) -> None:

@@ -240,7 +240,7 @@ def test_a_factory_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("festival", "no engine 'festival'; choose kokoro-onnx, tone"),
+        ("festival", "no engine 'festival'; choose kokoro-onnx, kokoro-torch, tone"),
         ("no_such_module:make", "cannot be imported"),
         ("utterwire_server.engines:nothing", "cannot be imported"),
         (":make", "cannot be imported"),

@@ -111,6 +111,7 @@ def _flags() -> tuple[_Flag, ...]:
             f"{' or '.join(STREAMING)}: what Kokoro makes before the first sound leaves",
         ),
         ("threads", _whole, None, "threads that compute a block; without it up to 4 of the cores"),
+        ("device", str, "auto", "where kokoro-torch computes: auto, cpu, cuda, or such as cuda:1"),
         ("workers", _whole, 1, "blocks that a model makes at once, each with a copy of it"),
         ("rtf", _number, 0.0, "seconds of computing for a second of audio (built-in engines)"),
         ("fail-after", _whole, 0, "blocks that `faulty` and `hanging` make before they give up"),
@@ -373,6 +374,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 streaming=values.streaming,
                 threads=values.threads,
                 workers=values.workers,
+                device=values.device,
+                block_timeout_s=settings.block_timeout_s,
             ),
         )
         made = service.Service(settings, engine, access=access, observers=observers)

@@ -38,7 +38,15 @@ __all__ = [
     "load_engine",
 ]
 
-ENGINE_NAMES: tuple[str, ...] = ("kokoro-onnx", "tone", "brace", "loud", "faulty", "hanging")
+ENGINE_NAMES: tuple[str, ...] = (
+    "kokoro-onnx",
+    "kokoro-torch",
+    "tone",
+    "brace",
+    "loud",
+    "faulty",
+    "hanging",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,16 @@ class ModelOptions:
 
     ``directory`` is looked for as `find_model_folder` tells. ``streaming`` is "window" or
     "sentence". ``workers`` make a block each at once, every one with ``threads`` threads.
+    ``device`` is where PyTorch computes, and ``block_timeout_s`` how long a process of its own may
+    take for a block before it is killed.
     """
 
     directory: str | None = None
     streaming: str | None = None
     threads: int | None = None
     workers: int = 1
+    device: str = "auto"
+    block_timeout_s: float = 60.0
 
 
 def load_engine(
@@ -78,6 +90,8 @@ def load_engine(
     match name:
         case "kokoro-onnx":
             return _kokoro_onnx(model)
+        case "kokoro-torch":
+            return _kokoro_torch(model)
         case "tone":
             return ToneEngine(real_time_factor)
         case "brace":
@@ -131,6 +145,20 @@ def _kokoro_onnx(options: ModelOptions) -> Engine:
         streaming=streaming_of(options.streaming or DEFAULT_STREAMING),
         threads=options.threads,
         workers=options.workers,
+    )
+
+
+def _kokoro_torch(options: ModelOptions) -> Engine:
+    from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING, streaming_of
+    from utterwire_server.engines.kokoro.torch import worker_engine
+
+    return worker_engine(
+        _model_folder(options, "kokoro-torch"),
+        streaming=streaming_of(options.streaming or DEFAULT_STREAMING),
+        device=options.device,
+        threads=options.threads,
+        workers=options.workers,
+        block_timeout_s=options.block_timeout_s,
     )
 
 

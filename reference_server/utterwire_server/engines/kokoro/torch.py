@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,9 +22,22 @@ from utterwire_server.engines.kokoro.acoustics import (
     Interrupted,
     Prepared,
 )
+from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING, KokoroEngine
+from utterwire_server.engines.kokoro.onnx import sensible_threads
+from utterwire_server.engines.kokoro.speech import Streaming
 from utterwire_server.engines.kokoro.statistics import Statistics
+from utterwire_server.engines.worker import WorkerEngine
+from utterwire_server.logs import log_event
+from utterwire_server.model.folder import ModelFolder
 
-__all__ = ["DEVICES", "TorchAcoustics", "device_of"]
+__all__ = [
+    "DEVICES",
+    "KokoroTorchEngine",
+    "TorchAcoustics",
+    "device_of",
+    "make_engine",
+    "worker_engine",
+]
 
 #: Where the model may run; ``auto`` is CUDA where there is any.
 DEVICES: Final = ("auto", "cpu", "cuda")
@@ -51,6 +65,97 @@ def device_of(name: str) -> str:
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise EngineError(f"PyTorch sees no device {name}; --device cpu does without")
     return name
+
+
+class KokoroTorchEngine(KokoroEngine):
+    """Kokoro in PyTorch. `worker_engine` puts it into a process of its own, where it belongs.
+
+    :param folder: where the model lies.
+    :param device: as for `device_of`.
+    :param threads: how many threads compute a block; None for `sensible_threads`.
+    :param workers: how many blocks are made at once, each by a copy of the model.
+    :raises ValueError: as `KokoroEngine`.
+    """
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        *,
+        streaming: Streaming = DEFAULT_STREAMING,
+        device: str = "auto",
+        threads: int | None = None,
+        workers: int = 1,
+    ) -> None:
+        self._made: list[TorchAcoustics] = []
+
+        def make() -> TorchAcoustics:
+            acoustics = TorchAcoustics(
+                folder.file("config.json"),
+                folder.file("kokoro.pth"),
+                device=device_of(device),
+                threads=sensible_threads(workers) if threads is None else threads,
+            )
+            self._made.append(acoustics)
+            log_event("kokoro_torch_loaded", device=acoustics.device)
+            return acoustics
+
+        super().__init__(
+            folder,
+            name="kokoro-torch",
+            weights="kokoro.pth",
+            make_acoustics=make,
+            streaming=streaming,
+            workers=workers,
+        )
+
+    @property
+    def healthy(self) -> bool:
+        return not any(acoustics.broken for acoustics in self._made)
+
+
+def make_engine(
+    directory: str, streaming: Streaming, device: str, threads: int | None, workers: int
+) -> KokoroTorchEngine:
+    """The engine, from what can be told another process."""
+    return KokoroTorchEngine(
+        ModelFolder(Path(directory)),
+        streaming=streaming,
+        device=device,
+        threads=threads,
+        workers=workers,
+    )
+
+
+def worker_engine(
+    folder: ModelFolder,
+    *,
+    streaming: Streaming = DEFAULT_STREAMING,
+    device: str = "auto",
+    threads: int | None = None,
+    workers: int = 1,
+    block_timeout_s: float = 60.0,
+) -> WorkerEngine:
+    """`KokoroTorchEngine` in a process of its own; the parameters are its and `WorkerEngine`'s.
+
+    Here PyTorch is not imported, only looked for.
+
+    :raises ValueError: as `KokoroEngine`, or if something is not installed; in one line.
+    """
+    for name in ("torch", "kokoro"):
+        if importlib.util.find_spec(name) is None:
+            raise ValueError(_missing(name))
+    return WorkerEngine(
+        f"{__name__}:make_engine",
+        {
+            "directory": str(folder.path.absolute()),
+            "streaming": streaming,
+            "device": device,
+            "threads": threads,
+            "workers": workers,
+        },
+        like=KokoroTorchEngine(folder, streaming=streaming, workers=workers),
+        block_timeout_s=block_timeout_s,
+    )
 
 
 class TorchAcoustics:
@@ -320,8 +425,9 @@ def _take_over(generator: Any) -> list[Any]:
 def _controlled(stock: Any) -> Any:
     """An adaptive instance norm like ``stock``, with its statistics under control."""
     torch = _torch()
+    base: Any = torch.nn.Module
 
-    class ControlledNorm(torch.nn.Module):  # type: ignore[misc]
+    class ControlledNorm(base):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.fc = stock.fc
