@@ -54,7 +54,7 @@ def model_folder(folder: Path, sources: tuple[str, ...]) -> Path:
     for source in sources:
         say(f"fetching the model from {source} into {folder} (once)")
         command = [sys.executable, "-m", "utterwire_server", "model", "fetch"]
-        command += ["--from", source, "--to", str(folder)]
+        command += ["--from", source, "--to", str(folder), "--engines", "kokoro-onnx"]
         if subprocess.run(command, check=False).returncode == 0:
             return folder
     raise HearingError(
