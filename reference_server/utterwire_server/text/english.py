@@ -63,6 +63,7 @@ class EnglishPhonemizer:
         g2p.unk = ""
         self._g2p = g2p
         self._lexicon = lexicon
+        self._context = english.TokenContext()
         self._normalise = EnglishNormaliser(british, self._known)
 
     def __call__(self, text: str, start: int, end: int) -> Sequence[Sound]:
@@ -168,7 +169,7 @@ class EnglishPhonemizer:
         lexicon = self._lexicon
         found = None
         if self._known(lower):
-            found, _ = lexicon.get_word(lower, "NN", None, None)
+            found, _ = lexicon.get_word(lower, "NN", None, self._context)
         if not found:
             found = self._compound(lower)
         if not found and not (letters.isupper() and len(letters) <= 5):
@@ -184,8 +185,8 @@ class EnglishPhonemizer:
         for cut in range(len(word) - 3, 2, -1):
             first, second = word[:cut], word[cut:]
             if self._known(first) and self._known(second):
-                one, _ = self._lexicon.get_word(first, "NN", None, None)
-                two, _ = self._lexicon.get_word(second, "NN", None, None)
+                one, _ = self._lexicon.get_word(first, "NN", None, self._context)
+                two, _ = self._lexicon.get_word(second, "NN", None, self._context)
                 if one and two:
                     return f"{one}{two.replace('ˈ', 'ˌ')}"
         return None

@@ -30,7 +30,10 @@ class Language:
         """None if the language can be spoken here; else what to do about it, in one line."""
         wants_misaki = "misaki" in self.modules and not _is_there("misaki")
         if wants_misaki and sys.version_info >= (3, 13):
-            return f"{self.name} needs misaki, which needs Python 3.12 or older"
+            return (
+                f"{self.name} needs misaki, which is not declared for Python 3.13 but runs there: "
+                "pip install --ignore-requires-python misaki==0.9.4"
+            )
         for module in self.modules:
             if not any(_is_there(name) for name in module.split("|")):
                 name = module.split("|")[-1]
