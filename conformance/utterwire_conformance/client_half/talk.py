@@ -253,9 +253,11 @@ class Talk:
         }
         await self.control({"type": "synthesis_complete", **self.about(request), **numbers, **more})
 
-    async def reject(self, request: Request, code: str, *, retryable: bool = False) -> None:
+    async def reject(
+        self, request: Request, code: str, *, retryable: bool = False, **more: Any
+    ) -> None:
         """Reject a message."""
-        await self.fail(request, code, retryable=retryable, rejected=True)
+        await self.fail(request, code, retryable=retryable, rejected=True, **more)
 
     async def fail(
         self, request: Request, code: str, *, retryable: bool = False, **more: Any
