@@ -198,11 +198,13 @@ def test_access_comes_from_flags_file_and_environment(
 def test_a_token_that_cannot_be_is_told_without_it(
     served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("UTTERWIRE_TOKEN", "two words")
-    assert cli.main(["--port", "0"]) == 2
-    told = capsys.readouterr().err
-    assert "token 1 is none that a header can carry" in told
-    assert "two words" not in told
+    # An empty one, from a secret that is missing, must not let everybody in.
+    for token in ("two words", "", " "):
+        monkeypatch.setenv("UTTERWIRE_TOKEN", token)
+        assert cli.main(["--port", "0"]) == 2
+        told = capsys.readouterr().err
+        assert "token 1 is none that a header can carry" in told
+        assert "two words" not in told
 
 
 def test_tracing_sends_spans_and_what_is_left_at_the_end(

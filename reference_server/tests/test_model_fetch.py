@@ -408,6 +408,18 @@ def test_a_branch_is_fetched_at_the_commit_that_it_is_at_first(
     assert sum(f"/{COMMIT}/" in path for path in asked) == 3
 
 
+def test_a_commit_that_is_none_becomes_no_part_of_a_path(
+    source: Source, site: Site, tmp_path: Path
+) -> None:
+    site.commit = "../../../../elsewhere"
+    target = tmp_path / "a" / "b" / "model"
+    commands.main(["fetch", "--to", str(target), "--revision", "main"])
+    assert read_manifest(target).revision == "main"
+    asked = [path for path, _ in site.requests if path.startswith("/tiny")]
+    assert sum("/main/" in path for path in asked) == 4
+    assert not list(tmp_path.rglob("elsewhere*"))
+
+
 def test_a_hub_that_sends_another_commit(
     source: Source, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -335,6 +335,24 @@ def test_any_text_gives_tokens_in_order(text: str, british: bool) -> None:
     assert at <= len(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1b" + "1" * 60 + "_",
+        "1b" * 60 + "_",
+        "1bbb111111" * 40 + "'",
+        "1.000.000× faster",
+        "3.11.2x",
+        "1,5,5x1,5,5x",
+        "9" * 400 + "x" * 400,
+    ],
+)
+def test_a_text_that_fits_no_rule_costs_no_more_than_another(text: str) -> None:
+    for read in (US, GB):
+        tokens = read(text)
+        assert "".join(text[t.char_start : t.char_end] for t in tokens if not t.mark)
+
+
 @given(st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.integers(0, 10**7))
 def test_no_word_and_no_number_is_lost(word: str, number: int) -> None:
     text = f"{word} {number} {word}"

@@ -223,7 +223,9 @@ def _access(values: argparse.Namespace, environment: Mapping[str, str]) -> Acces
     from utterwire_server.access import Access, read_tokens
 
     tokens = () if values.token_file is None else read_tokens(values.token_file)
-    if token := environment.get(f"{_PREFIX}TOKEN", ""):
+    # One that is empty (a secret that is missing, say) must not open the door: it is refused.
+    token = environment.get(f"{_PREFIX}TOKEN")
+    if token is not None:
         tokens += (token.strip(),)
     return Access(
         tokens=tokens,

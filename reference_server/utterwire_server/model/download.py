@@ -29,6 +29,7 @@ _LONGEST_PAUSE_S: Final = 30.0
 _COMMIT_HEADER: Final = "x-repo-commit"
 _LINKED_HEADER: Final = "x-linked-etag"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
 class _Again(Exception):
@@ -259,9 +260,11 @@ def _of(url: str, response: httpx.Response) -> _Part:
 
     etag = response.headers.get("etag")
     linked = (first(_LINKED_HEADER) or "").strip('"')
+    commit = first(_COMMIT_HEADER) or ""
     return _Part(
         url,
         etag=None if etag is None or etag.startswith("W/") else etag,
-        commit=first(_COMMIT_HEADER),
+        # It becomes part of a path.
+        commit=commit if _COMMIT.fullmatch(commit) else None,
         linked=linked if _SHA256.fullmatch(linked) else None,
     )

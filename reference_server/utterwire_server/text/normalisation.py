@@ -1014,7 +1014,7 @@ _DIGIT_RULES: Final = _compiled(
     ),
     (r"(?P<amount>\d+)(?P<sign>p|¢)(?![\w])", _N._pence),
     (r"\d+(?:\.\d+)?(?:\s?[x×]\s?\d+(?:\.\d+)?){1,3}(?![\w])", _N._times),
-    (r"(?P<amount>\d+(?:[.,]\d+)*)(?P<sign>[x×])(?![\w])", _N._product),
+    (rf"(?P<amount>{_AMOUNT})(?P<sign>[x×])(?![\w])", _N._product),
     (rf"(?P<whole>\d+)?[ \xa0]?(?P<fraction>[{_FRACTION}])", _N._fraction_sign),
     (
         r"(?:(?P<whole>\d{1,3})[ -])?(?P<numerator>\d{1,3})/(?P<denominator>\d{1,3})(?![\w/]|\.\d)",
@@ -1037,7 +1037,8 @@ _DIGIT_RULES: Final = _compiled(
         _N._quantity,
     ),
     (
-        r"\d{1,6}[^\W\d_]{1,3}(?:\d{1,6}[^\W\d_]{0,3})*(?![\w'])|\d+(?:[^\W\d_]+\d*)+",
+        # Digits and letters take turns strictly: a run that could be cut in two takes for ever.
+        r"\d{1,6}[^\W\d_]{1,3}(?:\d{1,6}[^\W\d_]{1,3})*\d{0,6}(?![\w'])|\d+(?:[^\W\d_]+\d*)+",
         _N._alphanumeric,
     ),
     (rf"(?P<number>{_AMOUNT})", _N._number),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ class KokoroTorchEngine(KokoroEngine):
         threads: int | None = None,
         workers: int = 1,
     ) -> None:
-        self._made: list[TorchAcoustics] = []
+        # A copy that only measured voices goes when nobody needs it any more.
+        self._made: list[weakref.ref[TorchAcoustics]] = []
 
         def make() -> TorchAcoustics:
             acoustics = TorchAcoustics(
@@ -95,7 +97,8 @@ class KokoroTorchEngine(KokoroEngine):
                 device=device_of(device),
                 threads=sensible_threads(workers) if threads is None else threads,
             )
-            self._made.append(acoustics)
+            self._made = [made for made in self._made if made() is not None]
+            self._made.append(weakref.ref(acoustics))
             log_event("kokoro_torch_loaded", device=acoustics.device)
             return acoustics
 
@@ -110,7 +113,7 @@ class KokoroTorchEngine(KokoroEngine):
 
     @property
     def healthy(self) -> bool:
-        return not any(acoustics.broken for acoustics in self._made)
+        return not any((it := made()) is not None and it.broken for made in self._made)
 
 
 def make_engine(

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from utterwire_server.engines.engine import Block, Engine, EngineError, SpeechRequest
@@ -283,10 +284,11 @@ class _Worker:
 
         ``ready`` is set as long as it takes streams.
         """
-        ours, theirs = socket.socketpair()
-        heard, said = socket.socketpair()
         listening: asyncio.Task[None] | None = None
+        held = ExitStack()
         try:
+            ours, theirs = (held.enter_context(end) for end in socket.socketpair())
+            heard, said = (held.enter_context(end) for end in socket.socketpair())
             with theirs, said:
                 self._process = _spawn(theirs, said)
             listening = asyncio.create_task(self._listen(heard), name="engine-worker-output")
@@ -310,8 +312,7 @@ class _Worker:
                 if listening is not None:
                     listening.cancel()
                     await asyncio.wait({listening})
-                ours.close()
-                heard.close()
+                held.close()
                 self._fail_all()
         assert self._reason is not None
         return f"the worker {self._reason}"
@@ -421,7 +422,11 @@ class _Worker:
         reader, writer = await asyncio.open_connection(sock=heard)
         try:
             for _ in range(MOST_LINES):
-                line = (await reader.readline()).decode(errors="replace").rstrip()
+                try:
+                    line = (await reader.readline()).decode(errors="replace").rstrip()
+                except ValueError:
+                    # Longer than is kept: a bar that only returns its carriage, say.
+                    continue
                 if line and not self.was_ready:
                     log_event("engine_worker_said", line=line[:MOST_LINE_CHARS])
             while await reader.read(2**16):
