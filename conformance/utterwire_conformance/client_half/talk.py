@@ -253,11 +253,9 @@ class Talk:
         }
         await self.control({"type": "synthesis_complete", **self.about(request), **numbers, **more})
 
-    async def reject(
-        self, request: Request, code: str, *, retryable: bool = False, **more: Any
-    ) -> None:
+    async def reject(self, request: Request, code: str, *, retryable: bool = False) -> None:
         """Reject a message."""
-        await self.fail(request, code, retryable=retryable, rejected=True, **more)
+        await self.fail(request, code, retryable=retryable, rejected=True)
 
     async def fail(
         self, request: Request, code: str, *, retryable: bool = False, **more: Any

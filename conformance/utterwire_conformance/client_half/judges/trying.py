@@ -75,7 +75,6 @@ def no_blind_retry(account: ClientAccount) -> Iterator[Judgement]:
     "client-full",
     "client-full-for-1-s",
     "client-overloaded",
-    "client-overloaded-for-1-s",
     "client-dismissed-for-1-s",
     otherwise="the client did not try again",
 )
@@ -143,10 +142,6 @@ def _told(account: ClientAccount) -> Iterator[tuple[float, float, str]]:
                 yield seconds, after.asked.t - farewell.t, quote.chunk(farewell)
     for line in account.lines:
         for first, second in zip(line.attempts, line.attempts[1:], strict=False):
-            chunk, _ = _error(first)
-            seconds = None if chunk is None else _seconds(chunk.fields.get("retry_after_s"))
-            if chunk is not None and seconds:
-                yield seconds, second.t - chunk.t, quote.chunk(chunk)
             exchange = first.exchange
             if exchange is None or exchange.end_t is None:
                 continue
@@ -180,8 +175,6 @@ def _again(line: Line) -> list[float]:
     for first, second in zip(line.attempts, line.attempts[1:], strict=False):
         chunk, _ = _error(first)
         # `queue_full` says when there is room: after the next terminal message.
-        if chunk is None or chunk.code == "queue_full" or "retry_after_s" in chunk.fields:
-            continue
-        if chunk.fields.get("retryable"):
+        if chunk is not None and chunk.fields.get("retryable") and chunk.code != "queue_full":
             gaps.append(second.t - chunk.t)
     return gaps

@@ -8,7 +8,7 @@ from utterwire_conformance.client_half.peer import Peer
 from utterwire_conformance.client_half.script import Script, add, script
 from utterwire_conformance.client_half.talk import Talk, plain, serve
 
-__all__ = ["dismissed", "overloaded", "overloaded_for_a_second"]
+__all__ = ["dismissed", "overloaded"]
 
 _TIMES: Final = 3
 _LINES: Final = ("Once more.",)
@@ -43,17 +43,6 @@ async def overloaded(talk: Talk) -> None:
         refused = request.meaning.text == "Once more." and request.number <= _TIMES
         if refused and talk.number <= _TIMES:
             await talk.reject(request, "overloaded", retryable=True)
-        else:
-            await plain(talk, request)
-    await talk.farewell()
-
-
-@script("client-overloaded-for-1-s", lines=_LINES, patience_s=15.0)
-async def overloaded_for_a_second(talk: Talk) -> None:
-    """The first request is rejected for want of room, and told when there will be some."""
-    async for request in talk.requests():
-        if talk.number == 1 and request.number == 0:
-            await talk.reject(request, "overloaded", retryable=True, retry_after_s=1)
         else:
             await plain(talk, request)
     await talk.farewell()
