@@ -117,7 +117,6 @@ class Line:
         if not self._asks:
             return None
         ask = self._choose(now, soon_s)
-        self._sounded = ask.listener.awaits_sound
         self._asks.remove(ask)
         ask.listener.served_at = now
         return ask
@@ -129,10 +128,13 @@ class Line:
         if dry:
             since = min(ask.asked_at for ask in dry)
             fresh = [ask for ask in first if ask.listener.served_at < since]
-            if fresh and not self._sounded:
+            # A turn of one that is not fresh is none of the first sounds' turns.
+            self._sounded = bool(fresh) and not self._sounded
+            if self._sounded:
                 return _earliest(fresh)
             # Who has had a turn meanwhile waits like all others.
             return _earliest([*dry, *(ask for ask in first if ask not in fresh)])
+        self._sounded = bool(first)
         if first:
             return _earliest(first)
         pressed = [ask for ask in others if ask.listener.heard and ask.deadline - now < COMFORT_S]
