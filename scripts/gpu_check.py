@@ -4,8 +4,8 @@
     python scripts/gpu_check.py --model-dir DIR --out gpu.json
     python scripts/gpu_check.py --model-dir DIR --device cpu  # tries the script itself
 
-It takes less than five minutes, on a processor too: what does not fit into `--seconds` is left out
-and named. Exit status: 0 if everything that ran is as it should be, 1 if not, 2 if it cannot run.
+Repeats and listeners that do not fit into `--seconds` are left out and named. Exit status: 0 if
+everything that ran is as it should be, 1 if not, 2 if it cannot run.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from utterwire_server.model.folder import (
     ENGINE_FILES,
-    LANGUAGES,
     ModelError,
     ModelFolder,
     find_model_folder,
@@ -115,7 +114,3 @@ def test_a_folder_that_is_named_has_to_be_one(
         find_model_folder(flag, environment, container=folder)
     with pytest.raises(ModelError, match=r"no config\.json in it"):
         find_model_folder(str(tmp_path), {}, container=folder)
-
-
-def test_each_language_has_a_letter() -> None:
-    assert sorted(LANGUAGES) == list("abefhijpz")

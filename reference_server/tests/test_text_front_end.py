@@ -14,7 +14,6 @@ from utterwire_server.text import (
     FrontEnd,
     LanguageError,
     Segment,
-    language_of,
 )
 from utterwire_server.text import front_end as module
 from utterwire_server.text.phonemes import Sound
@@ -74,17 +73,8 @@ def test_the_vocabulary_is_kokoros() -> None:
     assert len(set(VOCABULARY)) == 114
 
 
-@pytest.mark.parametrize(
-    ("voice", "language"), [("af_heart", "a"), ("bm_lewis", "b"), ("zf_xiaoxiao", "z")]
-)
-def test_a_voice_tells_its_language(voice: str, language: str) -> None:
-    assert language_of(voice) == language
-
-
-@pytest.mark.parametrize("voice", ["", "xx_nobody"])
-def test_a_voice_without_language(voice: str) -> None:
-    with pytest.raises(ValueError, match="has no language"):
-        language_of(voice)
+def test_each_language_has_a_letter() -> None:
+    assert sorted(LANGUAGES) == list("abefhijpz")
 
 
 def test_an_unknown_language_is_refused_in_one_line(front_end: FrontEnd) -> None:

@@ -138,15 +138,6 @@ class SpeakEngine(Engine):
             log_event("odd_byte_dropped", engine=self.name)
 
     async def _chunks(self, request: SpeechRequest) -> AsyncGenerator[bytes]:
-        try:
-            async with aclosing(self._spoken(request)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except SystemExit:
-            # A library that gives up on a text by ending the process: asyncio would let it.
-            raise EngineError("speak tried to end the process") from None
-
-    async def _spoken(self, request: SpeechRequest) -> AsyncGenerator[bytes]:
         spoken: Any = self._speak(request.text, request.voice, request.speed)
         if inspect.isawaitable(spoken):
             spoken = await spoken

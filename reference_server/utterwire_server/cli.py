@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+from utterwire_server.parser import Parser
 
 if TYPE_CHECKING:
     import ssl
@@ -21,11 +23,6 @@ __all__ = ["main"]
 _PROGRAM = "utterwire-server"
 _PREFIX = "UTTERWIRE_"
 _NEEDED = ("httptools", "numpy", "starlette", "uvicorn", "websockets")
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def _whole(text: str) -> int:
@@ -167,7 +164,7 @@ def _parse(
     command: str = "serve",
 ) -> argparse.Namespace:
     serves = command == "serve"
-    parser = _Parser(
+    parser = Parser(
         prog=_PROGRAM if serves else f"{_PROGRAM} {command}",
         description="Serve text-to-speech over Utterwire."
         if serves

@@ -8,12 +8,10 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from utterwire_server.model.download import Downloader, Progress
 from utterwire_server.model.folder import (
     ENGINE_FILES,
-    LANGUAGES,
     MODEL_DIR_VARIABLE,
     ModelError,
     ModelFolder,
@@ -24,17 +22,14 @@ from utterwire_server.model.manifest import problems, read_manifest
 from utterwire_server.model.packages import fetch_packages
 from utterwire_server.model.parts import assemble, workshop
 from utterwire_server.model.source import Source, load_source
+from utterwire_server.parser import Parser
+from utterwire_server.text.languages import LANGUAGES
 
 __all__ = ["main"]
 
 _PROGRAM = "utterwire-server model"
 _DEFAULT_TARGET = "kokoro-82m"
 _INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def _engines(text: str) -> tuple[str, ...]:
@@ -48,7 +43,7 @@ def _engines(text: str) -> tuple[str, ...]:
 
 
 def _parser(source: Source) -> argparse.ArgumentParser:
-    parser = _Parser(prog=_PROGRAM, description=f"The files of {source.model}.", allow_abbrev=False)
+    parser = Parser(prog=_PROGRAM, description=f"The files of {source.model}.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     fetch = commands.add_parser("fetch", help="get the model", allow_abbrev=False)
     fetch.add_argument(
@@ -162,7 +157,8 @@ def _verify(folder: ModelFolder) -> int:
 
 def _list(folder: ModelFolder) -> None:
     for voice in folder.voices:
-        print(f"{voice:<16}{LANGUAGES.get(voice[0], 'unknown language')}")
+        language = LANGUAGES.get(voice[0])
+        print(f"{voice:<16}{'unknown language' if language is None else language.name}")
     for engine in ENGINE_FILES:
         missing = folder.missing(engine)
         print(f"{engine:<16}{'lacks ' + ', '.join(missing) if missing else 'has its files'}")

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 __all__ = [
     "ENGINE_FILES",
-    "LANGUAGES",
     "MANIFEST",
     "MODEL_DIR_VARIABLE",
     "ModelError",
@@ -35,21 +34,6 @@ ENGINE_FILES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "kokoro-generator.onnx",
         ),
         "kokoro-torch": ("config.json", "kokoro.pth"),
-    }
-)
-
-#: The language of a voice, by the first letter of its name.
-LANGUAGES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "a": "American English",
-        "b": "British English",
-        "e": "Spanish",
-        "f": "French",
-        "h": "Hindi",
-        "i": "Italian",
-        "j": "Japanese",
-        "p": "Brazilian Portuguese",
-        "z": "Mandarin",
     }
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -88,13 +88,8 @@ def file_names(folder: Path) -> Iterator[str]:
             yield name
 
 
-def problems(
-    folder: Path, manifest: Manifest, *, checked: Callable[[str], None] = lambda name: None
-) -> Iterator[str]:
-    """One line for each file that is missing, damaged or not in the manifest.
-
-    :param checked: called with the name of each file that was read.
-    """
+def problems(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """One line for each file that is missing, damaged or not in the manifest."""
     for name, entry in manifest.files.items():
         path = folder / name
         if not path.is_file():
@@ -104,7 +99,6 @@ def problems(
             yield f"{name} has {size} bytes instead of {entry.size}"
         elif digest(path) != entry.sha256:
             yield f"{name} is damaged: its sha256 is another"
-        checked(name)
     yield from _strangers(file_names(folder), manifest.files)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from utterwire_server.text.front_end import FrontEnd, LanguageError
-from utterwire_server.text.languages import LANGUAGES, Language, language_of
+from utterwire_server.text.languages import LANGUAGES, Language
 from utterwire_server.text.segment import MAX_PHONEMES, Segment, SpokenWord
 
 __all__ = [
@@ -14,5 +14,4 @@ __all__ = [
     "LanguageError",
     "Segment",
     "SpokenWord",
-    "language_of",
 ]

@@ -7,23 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from utterwire_server.text.folding import FoldedText
-from utterwire_server.text.phonemes import Sound
+from utterwire_server.text.phonemes import MARKS, Sound
 
 __all__ = ["JapanesePhonemizer"]
-
-_MARKS: Final = {
-    **dict.fromkeys(",、，", ", "),
-    **dict.fromkeys(".。．", ". "),
-    **dict.fromkeys("!！", "! "),
-    **dict.fromkeys("?？", "? "),
-    **dict.fromkeys(":：", ": "),
-    **dict.fromkeys(";；", "; "),
-    **dict.fromkeys("“", " “"),
-    **dict.fromkeys("”", "” "),
-    **dict.fromkeys("(（", " ("),
-    **dict.fromkeys(")）", ") "),
-    **dict.fromkeys("—…", "… "),
-}
 
 #: Rows of kana, and their sounds in the symbols that Kokoro-82M's Japanese voices know.
 _ROWS: Final = (
@@ -86,9 +72,9 @@ class JapanesePhonemizer:
 
     def _stretch(self, folded: FoldedText, first: int, last: int, sounds: list[Sound]) -> None:
         plain = folded.folded[first:last]
-        if plain in _MARKS:
+        if plain in MARKS:
             char_start, char_end = folded.span(first, last)
-            sounds.append(Sound(_MARKS[plain], char_start, char_end, word=False))
+            sounds.append(Sound(MARKS[plain], char_start, char_end, word=False))
             return
         words = [
             (str(word["string"]), _kana_sounds(str(word["pron"]))) for word in self._frontend(plain)
@@ -126,7 +112,7 @@ def _stretches(plain: str) -> list[tuple[int, int]]:
     found = []
     at = 0
     while at < len(plain):
-        if plain[at] in _MARKS and not _in_number(plain, at):
+        if plain[at] in MARKS and not _in_number(plain, at):
             found.append((at, at + 1))
             at += 1
         elif plain[at].isspace() or (not plain[at].isalnum() and plain[at] not in "ー々〆"):
@@ -134,7 +120,7 @@ def _stretches(plain: str) -> list[tuple[int, int]]:
         else:
             first = at
             while at < len(plain) and at - first < _LONGEST and not plain[at].isspace():
-                if plain[at] in _MARKS and not _in_number(plain, at):
+                if plain[at] in MARKS and not _in_number(plain, at):
                     break
                 at += 1
             found.append((first, at))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LANGUAGES", "Language", "language_of"]
+__all__ = ["LANGUAGES", "Language"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,8 @@ LANGUAGES: Final[Mapping[str, Language]] = {
             "z",
             "Mandarin",
             "zh",
-            ("misaki", "sentencex", "jieba", "pypinyin", "cn2an"),
+            ("misaki", "sentencex", "jieba", "pypinyin", "cn2an", "ordered_set"),
             "kokoro-zh",
         ),
     )
 }
-
-
-def language_of(voice: str) -> str:
-    """The language code of a voice: the first letter of its name ("af_heart" is "a").
-
-    :raises ValueError: if no language begins so; the message is one line.
-    """
-    code = voice[:1]
-    if code not in LANGUAGES:
-        known = ", ".join(LANGUAGES)
-        raise ValueError(
-            f"voice {voice!r} has no language: its name must begin with one of {known}"
-        )
-    return code

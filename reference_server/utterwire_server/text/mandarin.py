@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from utterwire_server.text.folding import FoldedText
-from utterwire_server.text.phonemes import Sound
+from utterwire_server.text.phonemes import MARKS, Sound
 
 __all__ = ["MandarinPhonemizer"]
 
@@ -16,19 +16,6 @@ _PIECE: Final = re.compile(
     r"(?P<number>(?:\d{4}(?=年)|\d{1,12}(?:,\d{3})*(?:\.\d+)?)%?|\d{1,12})"
     r"|(?P<han>[\u3400-\u4dbf\u4e00-\u9fff]+)|(?P<latin>[A-Za-z]+)|(?P<space>\s+)|(?P<mark>.)"
 )
-_MARKS: Final = {
-    **dict.fromkeys(",，、", ", "),
-    **dict.fromkeys(".。．", ". "),
-    **dict.fromkeys("!！", "! "),
-    **dict.fromkeys("?？", "? "),
-    **dict.fromkeys(":：", ": "),
-    **dict.fromkeys(";；", "; "),
-    **dict.fromkeys("“", " “"),
-    **dict.fromkeys("”", "” "),
-    **dict.fromkeys("(（", " ("),
-    **dict.fromkeys(")）", ") "),
-    **dict.fromkeys("—…", "… "),
-}
 _DIGITS: Final = "零一二三四五六七八九"
 #: How the letters of the Latin alphabet are named in Chinese.
 _LETTERS: Final = dict(
@@ -75,9 +62,9 @@ class MandarinPhonemizer:
                 case "latin":
                     letters = "".join(_LETTERS[letter] for letter in found.lower()[:40])
                     self._say(sounds, letters, folded, piece)
-                case "mark" if found in _MARKS:
+                case "mark" if found in MARKS:
                     char_start, char_end = folded.span(first, piece.end())
-                    sounds.append(Sound(_MARKS[found], char_start, char_end, word=False))
+                    sounds.append(Sound(MARKS[found], char_start, char_end, word=False))
                 case "space":
                     char_start, _ = folded.span(first, piece.end())
                     sounds.append(Sound(" ", char_start, char_start, word=False))

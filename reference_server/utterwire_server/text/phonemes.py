@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["CLAUSE_MARKS", "SENTENCE_MARKS", "Phonemizer", "Sound", "within"]
+__all__ = ["CLAUSE_MARKS", "MARKS", "SENTENCE_MARKS", "Phonemizer", "Sound", "within"]
 
 #: Where a long sentence may be cut.
 CLAUSE_MARKS = frozenset(",;:—…)”")
 SENTENCE_MARKS = frozenset(".!?")
+#: Punctuation of either width as the model knows it, with the spaces that such a text lacks.
+MARKS: Final = {
+    **dict.fromkeys(",、，", ", "),
+    **dict.fromkeys(".。．", ". "),
+    **dict.fromkeys("!！", "! "),
+    **dict.fromkeys("?？", "? "),
+    **dict.fromkeys(":：", ": "),
+    **dict.fromkeys(";；", "; "),
+    **dict.fromkeys("“", " “"),
+    **dict.fromkeys("”", "” "),
+    **dict.fromkeys("(（", " ("),
+    **dict.fromkeys(")）", ") "),
+    **dict.fromkeys("—…", "… "),
+}
 
 
 @dataclass(frozen=True, slots=True)
