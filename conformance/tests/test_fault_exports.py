@@ -55,6 +55,7 @@ EXPORTS = {
         "ToClient",
         "ToEndpoint",
         "control_frame",
+        "rewritten",
     },
     "utterwire_conformance.strict_json": {
         "Document",

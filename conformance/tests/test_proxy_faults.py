@@ -573,3 +573,14 @@ async def test_the_command_serves_until_it_is_interrupted() -> None:
 def test_chunks_are_changed_field_by_field() -> None:
     chunk = Chunk(control_frame({"type": "a", "b": 1}), {"type": "a", "b": 1}, None)
     assert chunk.changed(b=..., c=2) == control_frame({"type": "a", "c": 2})
+
+
+def test_a_message_is_changed_field_by_field() -> None:
+    tap = Tap()
+    deep = b"[" * 5_000 + b"]" * 5_000
+    for data, changed in (
+        (b'{"text":"a","x":[1]}', b'{"text": "b", "x": [1]}'),
+        (b'{"text":"a","x":' + deep + b',"y":1}', b'{"text": "b", "y": 1}'),
+    ):
+        message = tap.client_message(data, (Frame(Opcode.TEXT, data),))
+        assert message.changed(text="b") == changed

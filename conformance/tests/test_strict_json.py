@@ -169,3 +169,42 @@ def _strictly(text: str) -> Any:
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with contextlib.suppress(NotJson, NotUtf8):
         parse(data)
+
+
+STRINGS = ('"text"', '"\\n"', '"\ud800"', '"\\ud800"')
+WORDS = ("true", "null", "nul", "NaN", "[]", "{}")
+NUMBERS = (
+    *("0", "-0", "-0.0", "01", "1.", "0.1", "12345678.123456789", "99999999.999999999"),
+    *("123456789", "1234567890.1234567890", "-1.5e3", "1e999"),
+)
+FLAT = st.lists(
+    st.tuples(
+        st.sampled_from(['"a"', '"b"', '"type"', '""', '"\\u0061"', '"\U0001f600"']),
+        st.sampled_from(["", " ", "\n", "\t ", "\x0c", "\u00a0"]),
+        st.sampled_from([*STRINGS, *WORDS, *NUMBERS]),
+        st.sampled_from(["", ",", " ,"]),
+    ),
+    max_size=4,
+)
+
+
+@settings(PLAIN, max_examples=500)
+@given(FLAT)
+def test_a_flat_object_reads_by_itself_as_it_does_within_a_list(
+    members: list[tuple[str, str, str, str]],
+) -> None:
+    inner = "".join(f"{name}{gap}:{value}{gap}{comma}" for name, gap, value, comma in members)
+    text = "{" + inner.removesuffix(",") + "}"
+    assert read(text) == read(f"[{text}]")
+
+
+def read(text: str) -> object:
+    """What a reader makes of a text, without the list around it."""
+    try:
+        document = parse(text)
+    except NotJson as error:
+        return error.reason, error.oddities
+    value, levels = document.value, document.levels
+    if isinstance(value, list):
+        value, levels = value[0], levels - 1
+    return repr(value), document.oddities, levels

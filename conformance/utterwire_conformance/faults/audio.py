@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterable
 from typing import Any, Final
@@ -234,7 +233,7 @@ FAULTS.add(
 
 def _says(text: str) -> Any:
     def rewrite(message: ClientMessage, _: Tap) -> bytes:
-        return json.dumps({**message.fields, "text": text}).encode()
+        return message.changed(text=text)
 
     return rewrite
 
@@ -265,8 +264,7 @@ class _CutsText(SessionTamper):
         if not message.is_valid_request:
             return super().client_message(message)
         text = message.meaning.text
-        cut = json.dumps({**message.fields, "text": text[:20]})
-        return [message_frame(cut.encode(), message)]
+        return [message_frame(message.changed(text=text[:20]), message)]
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         message = self.tap.messages.get(chunk.seq or 0)
@@ -306,7 +304,7 @@ FAULTS.rewrites(
     "Every `speed` sounds the same.",
     "audio.speed",
     lambda message, _: message.is_valid_request and "speed" in message.fields,
-    lambda message, _: json.dumps({**message.fields, "speed": 1.0}).encode(),
+    lambda message, _: message.changed(speed=1.0),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -416,7 +415,7 @@ class _Delivers(SessionTamper):
         if changes is None:
             return super().client_message(message)
         self._asked.add(message.seq)
-        return [message_frame(json.dumps({**message.fields, **changes}).encode(), message)]
+        return [message_frame(message.changed(**changes), message)]
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         if chunk.seq not in self._asked or chunk.fields is None:

@@ -19,6 +19,7 @@ from utterwire_conformance.proxy import (
     SessionTamper,
     Shared,
     Tap,
+    rewritten,
 )
 
 from .catalogue import Catalogue
@@ -155,7 +156,7 @@ def _on_error(change: Callable[[Head], Head]) -> _HeadChange:
 
 def _with_fields(request: Request, **fields: Any) -> bytes:
     kept = {**_meaning(request).fields, **fields}
-    return json.dumps({name: value for name, value in kept.items() if value is not ...}).encode()
+    return rewritten({name: value for name, value in kept.items() if value is not ...})
 
 
 def _error(code: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -136,7 +135,7 @@ FAULTS.rewrites(
         and kind != kind.strip().lower()
         and kind.strip().lower() in ("synthesize", "close", "keepalive")
     ),
-    lambda message, _: _with(message, type=str(message.fields["type"]).strip().lower()),
+    lambda message, _: message.changed(type=str(message.fields["type"]).strip().lower()),
 )
 FAULTS.rewrites(
     "ids-trimmed-on-reading",
@@ -145,7 +144,7 @@ FAULTS.rewrites(
     lambda message, _: (
         message.is_valid_request and _id(message) != (_id(message).strip() or _id(message))
     ),
-    lambda message, _: _with(message, request_id=_id(message).strip()),
+    lambda message, _: message.changed(request_id=_id(message).strip()),
 )
 
 # --- Validity: what is refused though it is valid ------------------------------------------
@@ -359,8 +358,7 @@ class _KeepsSpeed(SessionTamper):
         self._speed = message.fields.get("speed") or self._speed
         if self._speed is None:
             return super().client_message(message)
-        kept = json.dumps({**message.fields, "speed": self._speed})
-        return [message_frame(kept.encode(), message)]
+        return [message_frame(message.changed(speed=self._speed), message)]
 
 
 FAULTS.add(
@@ -628,9 +626,5 @@ FAULTS.rewrites(
     "Text beyond the limit is cut short and spoken.",
     "reject.text-too-long",
     lambda message, _: message.is_request and len(message.meaning.text) > 4096,
-    lambda message, _: _with(message, text=message.meaning.text[:4096]),
+    lambda message, _: message.changed(text=message.meaning.text[:4096]),
 )
-
-
-def _with(message: ClientMessage, **fields: JsonValue) -> bytes:
-    return json.dumps({**message.fields, **fields}).encode()

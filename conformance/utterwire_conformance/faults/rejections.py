@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Final
 
@@ -261,8 +260,8 @@ class _DuplicateIds(SessionTamper):
         if request_id is None or not message.is_valid_request or not taken:
             return super().client_message(message)
         self._ids[message.seq] = request_id
-        fields = {**message.fields, "request_id": f"duplicate-{message.seq}"}
-        return [message_frame(json.dumps(fields).encode(), message)]
+        renamed = message.changed(request_id=f"duplicate-{message.seq}")
+        return [message_frame(renamed, message)]
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         if not chunk.is_audio and chunk.seq in self._ids:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,8 +34,7 @@ class _Interprets(SessionTamper):
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
         if not (message.is_valid_request and self._sign in message.meaning.text):
             return super().client_message(message)
-        fields = {**message.fields, "text": self._meaning}
-        return [message_frame(json.dumps(fields).encode(), message)]
+        return [message_frame(message.changed(text=self._meaning), message)]
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         message = self.tap.messages.get(chunk.seq or 0)

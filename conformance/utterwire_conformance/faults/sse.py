@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from utterwire_conformance.event_stream import Event, names_events, read_events
-from utterwire_conformance.proxy import ExchangeTamper, Head, Request, Shared
+from utterwire_conformance.proxy import ExchangeTamper, Head, Request, Shared, rewritten
 
 from .catalogue import Catalogue
 
@@ -158,12 +158,12 @@ class _Forgives(ExchangeTamper):
             return request
         try:
             fields = json.loads(request.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return request
         if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
             return request
         kept = {name: value for name, value in fields.items() if name != "stream"}
-        return replace(request, body=json.dumps(kept).encode())
+        return replace(request, body=rewritten(kept))
 
 
 FAULTS.add(

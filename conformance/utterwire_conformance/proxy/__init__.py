@@ -3,7 +3,7 @@
 from .action import Action, CloseSession, CutSession, Pause, ToClient, ToEndpoint
 from .server import FaultProxy, Tampers
 from .tamper import ExchangeTamper, Head, Request, SessionTamper, Shared
-from .tap import Chunk, ClientMessage, Tap, control_frame
+from .tap import Chunk, ClientMessage, Tap, control_frame, rewritten
 
 __all__ = [
     "Action",
@@ -23,4 +23,5 @@ __all__ = [
     "ToClient",
     "ToEndpoint",
     "control_frame",
+    "rewritten",
 ]

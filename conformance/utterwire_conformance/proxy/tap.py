@@ -12,7 +12,7 @@ from utterwire_conformance.client_message import Claims, Meaning, read_client_me
 from utterwire_conformance.strict_json import JsonValue
 from utterwire_conformance.wire import Frame, Opcode
 
-__all__ = ["Chunk", "ClientMessage", "Tap", "control_frame"]
+__all__ = ["Chunk", "ClientMessage", "Tap", "control_frame", "rewritten"]
 
 _TERMINAL: Final = frozenset({"synthesis_complete", "cancelled"})
 # A proxy that fronts any endpoint takes every message for what it may mean at best.
@@ -52,6 +52,10 @@ class ClientMessage:
     def is_valid(self) -> bool:
         """Whether an endpoint that has what it asks for would accept it."""
         return self.meaning.verdict != "reject"
+
+    def changed(self, **changes: Any) -> bytes:
+        """The message with fields set."""
+        return rewritten({**self.fields, **changes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,19 @@ class Chunk:
 def control_frame(fields: Mapping[str, Any]) -> Frame:
     """A control message in one text frame."""
     return Frame(Opcode.TEXT, json.dumps(fields, separators=(",", ":")).encode())
+
+
+def rewritten(fields: Mapping[str, Any]) -> bytes:
+    """The object of a request, written anew.
+
+    What is nested deeper than can be written is left out: no field that means anything is, and an
+    endpoint ignores the others.
+    """
+    try:
+        return json.dumps(fields).encode()
+    except RecursionError:
+        flat = {name: each for name, each in fields.items() if not isinstance(each, (dict, list))}
+        return json.dumps(flat).encode()
 
 
 @dataclass(slots=True)
