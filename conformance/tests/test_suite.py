@@ -195,7 +195,6 @@ def test_the_reference_with_nothing_more_conforms_too(tmp_path: Path) -> None:
 SLOW = """
 [endpoint.slow]
 launch = ["{python}", "-m", "utterwire_server", "serve", "--rtf", "0.2", "--idle-timeout", "1",
-          "--max-queued-work", "3600",
           "--port", "{port}"]
 ready_url = "http://127.0.0.1:{port}/ping"
 profiles = ["core", "load"]

@@ -99,6 +99,31 @@ async def test_pages_of_other_sites(
     assert (shown is not None) == (welcome and bool(allowed))
 
 
+@pytest.mark.parametrize(
+    ("origin", "host", "tokens", "welcome"),
+    [
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", (), True),
+        ("http://[::1]:8080", "[::1]:8080", (), True),
+        ("http://[::1]", "[::1]", (), True),
+        ("http://localhost:8080", "LOCALHOST:8080", (), True),
+        ("http://app.localhost", "app.localhost", (), True),
+        ("https://app.example.com", "app.example.com", (), True),
+        # A site may have its own name lead to this machine, and then is a page of "this" server.
+        ("http://evil.example.com:8080", "evil.example.com:8080", (), False),
+        ("http://evil.example.com:8080", "evil.example.com:8080", (TOKEN,), True),
+        ("http://127.0.0.1.evil.example.com", "127.0.0.1.evil.example.com", (), False),
+        ("http://evillocalhost", "evillocalhost", (), False),
+        ("http://127.0.0.1:8081", "127.0.0.1:8080", (TOKEN,), False),
+        ("null", "", (TOKEN,), False),
+        ("http://", "", (TOKEN,), False),
+    ],
+)
+def test_which_pages_are_the_servers_own(
+    origin: str, host: str, tokens: tuple[str, ...], welcome: bool
+) -> None:
+    assert Access(tokens=tokens).welcomes(origin, host) is welcome
+
+
 async def test_the_servers_own_pages(start: Any) -> None:
     server = await start()
     async with client_of(server) as client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,15 +92,37 @@ def test_the_bound_on_characters(waiting: int, asked: int, wait: float | None) -
 def test_the_bound_on_seconds() -> None:
     """Who comes to a queue within the bound is let in, whatever its own length."""
     held = backlog(known(0.5), chars=10**9, seconds=10.0)
-    with held.place(150, 1.0):
-        assert held.overload(100_000) is None
-        with held.place(150, 1.0):
-            assert held.overload(1) == pytest.approx(5.0, rel=0.02)
-            with held.place(10**6, 1.0):
-                assert held.overload(1) == LATEST_S
+    with held.place(150, 1.0, "a"):
+        assert held.overload(100_000, "a") is None
+        with held.place(150, 1.0, "a"):
+            assert held.overload(1, "a") == pytest.approx(5.0, rel=0.02)
+            with held.place(10**6, 1.0, "a"):
+                assert held.overload(1, "a") == LATEST_S
     two = Backlog(known(0.5), workers=2, max_characters=10**9, max_s=10.0)
-    with two.place(300, 1.0):
-        assert two.overload(1) is None
+    with two.place(300, 1.0, "a"):
+        assert two.overload(1, "a") is None
+
+
+def test_no_long_text_takes_everybodys_room() -> None:
+    held = backlog(known(0.5), chars=10**9, seconds=8.0)
+    with ExitStack() as places:
+        for owner in range(8):
+            assert held.overload(1, "new") is None
+            places.enter_context(held.place(10_000, 1.0, owner))
+            places.enter_context(held.place(10_000, 1.0, owner))
+            assert held.overload(1, owner) == LATEST_S
+        assert held.seconds == pytest.approx(8_000, rel=0.02)
+        places.enter_context(held.place(10_000, 1.0, "one too many"))
+        assert held.overload(1, "new") == SOONEST_S
+    assert held.overload(1, "new") is None
+
+
+@pytest.mark.parametrize(("speech_s", "heard_s"), [(1e-6, 3.0), (5.0, 5.0), (1e6, 40.0)])
+def test_a_text_that_is_none_does_not_spoil_it(speech_s: float, heard_s: float) -> None:
+    pace = Pace()
+    for _ in range(500):
+        pace.spoke(100, speech_s, 1.0)
+    assert pace.speech_s(100) == pytest.approx(heard_s, rel=0.02)
 
 
 def test_a_place_is_given_back_on_an_error() -> None:

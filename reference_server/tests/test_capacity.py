@@ -188,10 +188,13 @@ async def test_work_that_waits_is_bounded_by_what_the_engine_showed(
     await first.until("synthesis_start")
     while not server.service.scheduler.pace.real_time_factor:
         assert (await first.frame())[0] is Opcode.BINARY
-    other.say(text="Hi.")
-    error = await other.control()
+    first.say(text="Hi.")
+    error = await first.until("error")
     assert error["code"] == "overloaded"
     assert error["retry_after_s"] >= 1.0
+    # Who has nothing waiting is not sent away for that.
+    other.say(text="Hi.")
+    await other.until("synthesis_complete")
 
 
 async def test_a_full_queue_says_when_its_turn_comes(

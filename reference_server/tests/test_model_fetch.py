@@ -244,6 +244,18 @@ def test_a_wrong_file_is_refused_and_not_kept(
     assert len(site.requests) == 1
 
 
+def test_a_file_without_end_is_given_up(site: Site, downloader: Downloader, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="longer than the 100 bytes it may have"):
+        downloader.fetch(f"{site.url}/file", "file", Expected(100, SHA256))
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.part")) == 0
+    assert len(site.requests) == 1
+
+
+def test_an_address_that_is_none(downloader: Downloader) -> None:
+    with pytest.raises(ModelError, match="cannot be fetched"):
+        downloader.fetch("http://[::1/file", "file", Expected())
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 def test_a_refusal_is_told_at_once(site: Site, downloader: Downloader, status: int) -> None:
     site.faults = [_status(status)]

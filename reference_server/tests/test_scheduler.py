@@ -359,6 +359,22 @@ async def test_who_runs_dry_goes_ahead_of_who_has_plenty() -> None:
     assert engine.begun[:6] == ["busy", "first", "little", "busy", "first", "plenty"]
 
 
+async def test_an_engine_that_has_to_come_back_first_is_not_slow_for_that() -> None:
+    class Restarting(ToneEngine):
+        healthy = False
+
+    engine = Restarting(0.01)
+    scheduler = Scheduler(engine, block_timeout_s=60)
+    async with aclosing(
+        scheduler.blocks(SpeechRequest("a" * 200, "alto", 1.0, 24_000), recorded())
+    ) as blocks:
+        await anext(blocks)
+        assert scheduler.pace.real_time_factor == 0.0
+        engine.healthy = True
+        await anext(blocks)
+        assert scheduler.pace.real_time_factor >= 0.01
+
+
 async def test_pace_and_backlog_follow_the_work() -> None:
     scheduler = Scheduler(ToneEngine(0.01), block_timeout_s=60, max_queued_chars=500)
     record = recorded()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -257,6 +258,40 @@ async def test_one_that_dies_as_it_starts_is_tried_a_few_times(
         with pytest.raises(EngineError, match="SIGSEGV"):
             await engine.start()
     assert tries.stat().st_size == host.START_ATTEMPTS
+
+
+async def test_one_that_dies_before_anybody_sees_it_ready_is_tried_a_few_times(
+    worker: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admit = host._Worker._admit
+
+    def admit_for_a_moment(self: Any) -> None:
+        admit(self)
+        self._kill("was killed")
+        self._shut()
+
+    monkeypatch.setattr(host._Worker, "_admit", admit_for_a_moment)
+    engine = await worker(start=False)
+    with pytest.raises(EngineError, match="was killed"):
+        await engine.start()
+    ended = [event for event, _ in log_lines if event == "engine_worker_ended"]
+    assert len(ended) == host.START_ATTEMPTS
+
+
+async def test_one_that_does_not_end_when_it_is_killed_is_left_behind(
+    worker: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = await worker()
+    process = engine._worker._process
+
+    def wait(timeout: float | None = None) -> int:
+        raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+
+    with monkeypatch.context() as held:
+        held.setattr(process, "wait", wait)
+        await engine.stop()
+    process.wait()
+    assert ("engine_worker_left", {"pid": process.pid}) in log_lines
 
 
 async def test_once_it_has_run_it_is_started_again_and_again(

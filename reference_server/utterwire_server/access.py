@@ -82,13 +82,31 @@ class Access:
     def welcomes(self, origin: str | None, host: str) -> bool:
         """Whether a page of ``origin`` may; None is no browser, or no page of another site.
 
-        ``host`` is the request's `Host`: the server's own pages may.
+        ``host`` is the request's `Host`. The server's own pages may, where no name that somebody
+        else has made to lead here can pass for its own (DNS rebinding): at an address, at
+        `localhost`, by https, and where nobody is let in without a token.
         """
         if origin is None or ANY in self.origins:
             return True
+        if origin in {it.lower() for it in self.origins}:
+            return True
         # Browsers write an origin in one way (RFC 6454 section 6.2), a host as the page does.
-        own = origin.partition("://")[2]
-        return (own != "" and own == host.lower()) or origin in {it.lower() for it in self.origins}
+        scheme, _, own = origin.partition("://")
+        if not own or own != host.lower():
+            return False
+        return scheme == "https" or bool(self.tokens) or _leads_nowhere_else(own)
+
+
+def _leads_nowhere_else(host: str) -> bool:
+    """Whether nobody but this machine's owner says where `host`, maybe with a port, leads to."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name == "localhost" or name.endswith(".localhost"):
+        return True  # RFC 6761 section 6.3.
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _digest(token: str) -> bytes:

@@ -129,7 +129,7 @@ def _flags() -> tuple[_Flag, ...]:
             "max-queued-work",
             _number,
             s.max_queued_work_s,
-            "seconds of work that may wait, in all",
+            "seconds of work that may wait, of a session and in all",
         ),
         ("idle-timeout", _number, s.idle_timeout_s, "seconds until an idle session is ended"),
         ("stall-timeout", _number, s.stall_timeout_s, "seconds a client may read nothing"),

@@ -268,6 +268,7 @@ class Invocation:
     def _begun(self, asked: Request) -> UtteranceRecord:
         request, now = asked.synthesize, self._loop.time()
         streamed = self._is_streamed(asked)
+        listener = Listener(heard=streamed)
         return UtteranceRecord(
             transport="http" if self._events is None else "sse",
             voice=request.voice,
@@ -278,8 +279,8 @@ class Invocation:
             due_at=now,
             streamed=streamed,
             parent=trace_headers(self._scope),
-            listener=Listener(heard=streamed),
-            place=self._service.scheduler.backlog.place(len(request.text), request.speed),
+            listener=listener,
+            place=self._service.scheduler.backlog.place(len(request.text), request.speed, listener),
         )
 
     def _is_streamed(self, asked: Request) -> bool:

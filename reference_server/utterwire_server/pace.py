@@ -13,6 +13,8 @@ MEMORY_S: Final = 60.0
 MEMORY_BLOCKS: Final = 20.0
 #: Until an utterance has told: about 15 characters a second, as English is spoken.
 SPEECH_S_PER_CHARACTER: Final = 0.065
+#: What a character may take on average: from quick English to Mandarin and Japanese, slowly.
+SPEECH_S_BOUNDS: Final = (0.03, 0.4)
 
 
 class Pace:
@@ -55,10 +57,14 @@ class Pace:
         self._made_s = self._made_s * kept + work_s
 
     def spoke(self, characters: int, speech_s: float, speed: float) -> None:
-        """A text was spoken to its end; one without a sound teaches nothing."""
+        """A text was spoken to its end; one without a sound teaches nothing.
+
+        One that is hardly text, or nothing but digits, teaches no more than text may cost.
+        """
         if speech_s <= 0:
             return
-        heard_s = speech_s * speed
+        least, most = (characters * each for each in SPEECH_S_BOUNDS)
+        heard_s = min(max(speech_s * speed, least), most)
         kept = math.exp(-heard_s / MEMORY_S)
         self._characters = self._characters * kept + characters
         self._told_s = self._told_s * kept + heard_s

@@ -253,6 +253,8 @@ class _Stream:
     async def _make(self, stream: AsyncGenerator[Block]) -> Block | None:
         """The next block, in a slot that is held until it is made, or let go of."""
         scheduler, began = self._scheduler, self._loop.time()
+        # An engine that has to come back first tells nothing of how fast it is.
+        there = scheduler.engine.healthy
         limit_s = scheduler.block_timeout_s
         timer = self._loop.call_later(limit_s, self.give_up, f"no block within {limit_s:g} s")
         self._computing = True
@@ -267,8 +269,9 @@ class _Stream:
             self._record.computing_s += self._loop.time() - began
         if block is None or self._given_up:
             return None
-        speech_s = block.samples.size / self._request.sample_rate
-        scheduler.pace.made(speech_s, self._loop.time() - began)
+        if there:
+            speech_s = block.samples.size / self._request.sample_rate
+            scheduler.pace.made(speech_s, self._loop.time() - began)
         return block
 
     def _tell(self, block: Block | None) -> None:

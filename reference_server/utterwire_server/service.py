@@ -15,6 +15,7 @@ from utterwire_protocol import EndpointOptions, Limits, Synthesize
 from utterwire_server.access import Access
 from utterwire_server.encoders import offer, resamples
 from utterwire_server.engines.engine import Engine, SpeechRequest
+from utterwire_server.line import Listener
 from utterwire_server.logs import log_event, whereabouts
 from utterwire_server.observer import Observer, Outcome, UtteranceRecord
 from utterwire_server.rendering import Rendering
@@ -204,10 +205,10 @@ class Service:
             return _FULL
         return None
 
-    def overload_s(self, request: Synthesize) -> float | None:
-        """None if the queue of the whole server has room for ``request``; else after how many
-        seconds it may have."""
-        return self.scheduler.backlog.overload(len(request.text))
+    def overload_s(self, request: Synthesize, listener: Listener | None = None) -> float | None:
+        """None if the queue of the whole server has room for ``request`` of ``listener``, who is
+        new where None; else after how many seconds it may have."""
+        return self.scheduler.backlog.overload(len(request.text), listener)
 
     def refusal_to_receive(self) -> tuple[str, str] | None:
         """Why a request cannot even be received now, in the same way."""

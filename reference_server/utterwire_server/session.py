@@ -152,7 +152,7 @@ class Session:
 
     def room_in_s(self, request: Synthesize) -> float | None:
         """After how many seconds there may be room for ``request``; None if there is."""
-        return self._service.overload_s(request)
+        return self._service.overload_s(request, self._listener)
 
     def turn_in_s(self) -> float | None:
         """After how many seconds the running utterance will probably have ended."""
@@ -387,7 +387,9 @@ class Session:
             due_at=now,
             parent=trace_headers(self._websocket.scope),
             listener=self._listener,
-            place=self._service.scheduler.backlog.place(len(utterance.text), utterance.speed),
+            place=self._service.scheduler.backlog.place(
+                len(utterance.text), utterance.speed, self._listener
+            ),
         )
 
     def _ended(self, seq: int, outcome: Outcome, code: str | None = None) -> None:

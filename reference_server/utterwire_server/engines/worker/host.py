@@ -33,6 +33,8 @@ FIRST_DELAY_S: Final = 0.5
 MOST_DELAY_S: Final = 30.0
 #: How long a worker may take to end by itself when it is told to.
 STOP_S: Final = 2.0
+#: How long one may take that is killed: a graphics driver first takes its memory back.
+KILLED_S: Final = 30.0
 #: What a worker says on its output is logged while it loads; later it might be a client's words.
 MOST_LINES: Final = 100
 MOST_LINE_CHARS: Final = 500
@@ -83,7 +85,7 @@ class WorkerEngine(Engine):
         self._block_timeout_s = block_timeout_s
         self._start_timeout_s = start_timeout_s
         self._worker: _Worker | None = None
-        self._stopping = False
+        self._started = self._stopping = False
         #: Set while a worker speaks, and for good once none will any more.
         self._settled = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
@@ -113,17 +115,17 @@ class WorkerEngine(Engine):
         """
         supervisor = asyncio.create_task(self._supervise(), name="engine-worker")
         self._supervisor = supervisor
-        settled = asyncio.create_task(self._settled.wait())
-        try:
-            await asyncio.wait({supervisor, settled}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            settled.cancel()
+        while not (self.healthy or supervisor.done()):
+            settled = asyncio.create_task(self._settled.wait())
+            try:
+                await asyncio.wait({supervisor, settled}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                settled.cancel()
         if not self.healthy:
-            # It ends by itself where it cannot go on.
-            await asyncio.wait({supervisor})
             if supervisor.cancelled():
                 raise EngineError("the engine was stopped while it started")
             supervisor.result()
+        self._started = True
 
     async def stop(self) -> None:
         """End the process; it gets a moment to do so by itself."""
@@ -159,10 +161,9 @@ class WorkerEngine(Engine):
     async def _supervise(self) -> None:
         """Keep a worker running.
 
-        :raises EngineError: if none ever became ready.
+        :raises EngineError: if none becomes ready, or stays so until `start` has seen it.
         """
         useless = 0
-        ever_ready = False
         try:
             while True:
                 worker = _Worker(self._order, self._settled, self._block_timeout_s)
@@ -170,9 +171,8 @@ class WorkerEngine(Engine):
                 reason = await worker.run(self._start_timeout_s)
                 if self._stopping:
                     return
-                ever_ready |= worker.was_ready
                 useless = 0 if worker.blocks else useless + 1
-                last = not ever_ready and (worker.refused or useless == START_ATTEMPTS)
+                last = not self._started and (worker.refused or useless == START_ATTEMPTS)
                 delay = _delay_s(useless)
                 log_event(
                     "engine_worker_ended",
@@ -412,10 +412,16 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self._kill("did not end")
         finally:
-            # Also where the waiting is cancelled. A process that is killed ends at once.
+            # Also where the waiting is cancelled. What is killed ends at once, unless a driver
+            # holds it: then it is left behind.
             process.kill()
-            status = process.wait()
-            self._reason = self._reason or _described(status)
+            try:
+                status = await asyncio.to_thread(process.wait, KILLED_S)
+            except subprocess.TimeoutExpired:
+                log_event("engine_worker_left", pid=process.pid)
+                self._reason = self._reason or "did not end when it was killed"
+            else:
+                self._reason = self._reason or _described(status)
 
     async def _listen(self, heard: socket.socket) -> None:
         """Log what the process says while it loads, and let nothing it says later hold it up."""
