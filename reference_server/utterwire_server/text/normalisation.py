@@ -81,7 +81,7 @@ _AM_PM: Final = r"(?P<half>[AaPp])(?:\.\s?[Mm]\.|\.?[Mm](?![\w]))"
 _HOUR: Final = r"(?:[01]?\d|2[0-4])"
 
 #: Units only where they are close to the number; after a space they are words too often.
-_CLOSE_ONLY: Final = frozenset({"V", "W", "s", "h", "pp", "min", "max", "cc", "ha"})
+_CLOSE_ONLY: Final = frozenset({"pp", "max", "cc", "ha"})
 
 #: Abbreviations that may be a sentence's last word.
 _ENDING: Final = frozenset(
@@ -265,8 +265,10 @@ class EnglishNormaliser:
             return False
         scan.say(words, match.start(), match.end("day"))
         if match["hour"] is not None:
-            start = match.start("hour")
-            scan.say(self._clock(match["hour"], match["minute"]), start, match.end())
+            clock = self._clock(match["hour"], match["minute"])
+            if (match["second"] or "00") != "00":
+                clock += f" and {self._numbers.cardinal(match['second'])} seconds"
+            scan.say(clock, match.start("hour"), match.end())
         return True
 
     def _date_numeric(self, scan: _Scan, match: re.Match[str]) -> bool:
@@ -403,6 +405,12 @@ class EnglishNormaliser:
     def _pence(self, scan: _Scan, match: re.Match[str]) -> bool:
         names = ("penny", "pence") if match["sign"] == "p" else ("cent", "cents")
         words = f"{self._numbers.decimal(match['amount'])} {names[match['amount'] != '1']}"
+        scan.say(words, match.start(), match.end())
+        return True
+
+    def _lines(self, scan: _Scan, match: re.Match[str]) -> bool:
+        """The height of a picture ("1080p")."""
+        words = f"{self._numbers.label(match['lines'])} {spelled('p')}"
         scan.say(words, match.start(), match.end())
         return True
 
@@ -760,6 +768,11 @@ class EnglishNormaliser:
         scan.say(words.get(match["name"].lower(), ""), match.start(), match.end())
         return True
 
+    def _bound(self, scan: _Scan, match: re.Match[str]) -> bool:
+        words = "more than" if match["sign"] == ">" else "less than"
+        scan.say(words, match.start(), match.end())
+        return True
+
     def _compare(self, scan: _Scan, match: re.Match[str]) -> bool:
         words = {
             "<": "is less than", ">": "is greater than", "<=": "is at most", ">=": "is at least",
@@ -955,7 +968,7 @@ _YEAR_AFTER: Final = r"(?:,? (?P<year>[12]\d{3})(?![\w-]))?"
 _SUFFIX: Final = r"(?:st|nd|rd|th)?"
 _PRE_RELEASE: Final = r"(?P<tail>-?(?:rc|alpha|beta|dev|post|a|b)\.?\d{0,4})?(?![\w]|\.\d)"
 _OF_UNIT: Final = (
-    rf"(?P<gap>[ \xa0-]?)(?P<unit>{_UNIT}|in(?=\.,?(?: [a-z]|$)))(?![\w/²³])"
+    rf"(?P<gap>[ \xa0-]?)(?P<unit>{_UNIT}|in(?=\.,?(?: [a-z]|$)))(?!['’]?[\w/²³])"
     r"(?:(?<=lb|oz|ft|in|yd|hr|sp)\.|(?<=lbs|hrs|min|sec|yrs|bsp)\.)?"
 )
 _EXPONENT: Final = r"(?P<number>\d+(?:\.\d+)?)[eE](?P<sign>[+-]?)(?P<exponent>\d{1,4})(?![\w])"
@@ -976,7 +989,7 @@ _DIGIT_RULES: Final = _compiled(
     (
         (
             r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)"
-            r"(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?(?![\w-])"
+            r"(?::(?P<second>\d\d)(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?(?![\w-])"
         ),
         _N._date_iso,
     ),
@@ -1012,6 +1025,7 @@ _DIGIT_RULES: Final = _compiled(
         rf"(?P<amount>{_AMOUNT}) (?P<magnitude>{_LARGE}) (?P<code>{_CODES})(?!\w)",
         _N._money,
     ),
+    (r"(?P<lines>144|240|360|480|540|720|1080|1440|2160|4320)p(?![\w])", _N._lines),
     (r"(?P<amount>\d+)(?P<sign>p|¢)(?![\w])", _N._pence),
     (r"\d+(?:\.\d+)?(?:\s?[x×]\s?\d+(?:\.\d+)?){1,3}(?![\w])", _N._times),
     (rf"(?P<amount>{_AMOUNT})(?P<sign>[x×])(?![\w])", _N._product),
@@ -1103,6 +1117,7 @@ _SYMBOL_RULES: Final = _compiled(
     (r"#(?:(?P<number>\d{1,12})(?![\w])|(?P<tag>[^\W\d_]\w{0,60}))", _N._hashtag),
     (r"(?<![\w])@(?P<name>[A-Za-z_]\w{0,60})", _N._mention),
     (r"\.(?P<name>[A-Za-z]{2,8})(?![\w])", _N._dot_name),
+    (r"(?<![\w)\]<>=-])(?P<sign>[<>])(?=[.$€£]?\d)", _N._bound),
     (r"===?|!=|<=|>=|&&|\|\||[-*/^<>](?![-*/^<>=])", _N._compare),
     (r"[-–—]{1,200}>?", _N._dash),
     (r"[|]{1,200}|[•·‣▪◦]", _N._bar),
