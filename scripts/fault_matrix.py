@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ def main(arguments: list[str]) -> int:
             show(name, row)
     if options.update and not options.oddities:
         return update(rows, expected, yes=options.yes, partial=bool(options.fault))
-    found = [difference(row, name, expected) for name, row in rows.items()]
+    whole = not (options.stored or options.short)
+    found = [difference(row, name, expected, whole=whole) for name, row in rows.items()]
     odd_ones = [str(each) for each in found if each]
     print("\n".join(odd_ones) or f"{len(rows)} played: each as expected")
     if options.oddities and not options.fault:
@@ -122,14 +124,19 @@ def run(
     rows |= play([fault for fault in chosen if fault.name not in rows], options, parts)
     rows = {fault.name: rows[fault.name] for fault in chosen}
     runs = dict.fromkeys(rows, 1)
+    whole = not (options.stored or options.short)
     for _ in range(AGAIN):
-        odd = [fault for fault in chosen if differs(rows[fault.name], expected)]
+        odd = [
+            fault
+            for fault in chosen
+            if difference(rows[fault.name], fault.name, expected, whole=whole)
+        ]
         if not odd or not expected:
             break
         for name, row in play(odd, options, parts, alone=True).items():
             runs[name] += 1
             # Of what differs only what shows each time counts.
-            if fewer(row, rows[name], expected):
+            if fewer(row, rows[name], expected, whole=whole):
                 rows[name] = row
     return rows, runs
 
@@ -248,25 +255,24 @@ def play_share(
 
 
 def difference(
-    row: Mapping[str, Any], name: str, expected: Mapping[str, Expectation]
+    row: Mapping[str, Any], name: str, expected: Mapping[str, Expectation], *, whole: bool
 ) -> Difference:
     """How a row differs from what is expected of its fault."""
     red = row["red"].keys() | row["broken"].keys()
     if name not in expected:
         return Difference(name, (), tuple(sorted(red)))
-    return Difference.between(name, red, expected[name])
-
-
-def differs(row: Mapping[str, Any], expected: Mapping[str, Expectation]) -> bool:
-    """Whether a row is not as expected."""
-    return bool(difference(row, row["fault"], expected))
+    return Difference.between(name, red, expected[name], whole=whole)
 
 
 def fewer(
-    row: Mapping[str, Any], before: Mapping[str, Any], expected: Mapping[str, Expectation]
+    row: Mapping[str, Any],
+    before: Mapping[str, Any],
+    expected: Mapping[str, Expectation],
+    *,
+    whole: bool,
 ) -> bool:
     """Whether a row differs in less than the one before."""
-    now, then = (difference(each, each["fault"], expected) for each in (row, before))
+    now, then = (difference(each, each["fault"], expected, whole=whole) for each in (row, before))
     count: Callable[[Difference], int] = lambda d: len(d.missing) + len(d.unexpected)  # noqa: E731
     return count(now) < count(then)
 
@@ -295,9 +301,11 @@ def update(
         known = expected.get(name)
         may = dict(known.may) if known else {}
         red = frozenset(row["red"]) - may.keys()
-        # A choice of scenarios that still does is not changed.
-        play_these = known.play if known and known.red == red else tuple(row["cover"])
-        new[name] = Expectation(row["endpoint"], red, play_these, may)
+        if known and known.red <= red:
+            # A choice of scenarios that still shows what it did is not changed.
+            new[name] = replace(known, also=red - known.red)
+        else:
+            new[name] = Expectation(row["endpoint"], red, tuple(row["cover"]), may)
     before, after = to_text(expected).splitlines(), to_text(new).splitlines()
     lines = list(difflib.unified_diff(before, after, "expected", "found", lineterm="", n=3))
     if not lines:

@@ -13,14 +13,16 @@ from utterwire_conformance.faults.expectation import (
     to_text,
 )
 
-ONE = Expectation("reference", frozenset({"b", "a"}), ("y", "x"), {"c": "Both are right."})
+ONE = Expectation(
+    "reference", frozenset({"b", "a"}), ("y", "x"), {"c": "Both are right."}, frozenset({"e"})
+)
 
 
 def test_what_is_written_is_read_again() -> None:
     import json
 
     assert from_json(json.loads(to_text({"one": ONE}))) == {
-        "one": Expectation("reference", ONE.red, ("x", "y"), ONE.may)
+        "one": Expectation("reference", ONE.red, ("x", "y"), ONE.may, ONE.also)
     }
 
 
@@ -37,6 +39,8 @@ def test_the_file_is_written_as_it_is_read() -> None:
         ({"red": frozenset()}, "no check"),
         ({"may": {"a": "Both."}}, "both must and may"),
         ({"may": {"c": " "}}, "no reason"),
+        ({"may": {"b": "Both."}, "also": frozenset({"b"})}, "both must and may"),
+        ({"also": frozenset({"a"})}, "besides"),
     ],
 )
 def test_an_expectation_that_is_none_is_refused(change: dict[str, Any], match: str) -> None:
@@ -57,3 +61,5 @@ def test_a_difference_reads_as_a_sentence() -> None:
         "one: expected to turn red, and did not: b; turned red, and was not expected to: d"
     )
     assert str(Difference.between("one", {"a", "b"}, ONE)) == "one: as expected"
+    assert str(Difference.between("one", {"a", "b", "e"}, ONE, whole=True)) == "one: as expected"
+    assert Difference.between("one", {"a", "b"}, ONE, whole=True).missing == ("e",)

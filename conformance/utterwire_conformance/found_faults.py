@@ -20,7 +20,7 @@ def fault_matrix() -> dict[str, Any] | None:
         return None
     by_check: dict[str, list[str]] = {}
     for fault, each in sorted(expected.items()):
-        for check in sorted(each.red):
+        for check in sorted(each.all_red):
             by_check.setdefault(check, []).append(fault)
     return {
         "faults": len(expected),

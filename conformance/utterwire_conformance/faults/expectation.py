@@ -18,9 +18,10 @@ NARROW: Final = 3
 _VERSION: Final = 1
 _FILE: Final = "expected.json"
 _ABOUT: Final = (
-    "By fault: the endpoint it is put before, the checks that turn red and no others, and the"
-    " scenarios that show it. `may` are checks that the fault leaves free to turn red or not, each"
-    " with the reason. Written by scripts/fault_matrix.py --update, and reviewed by hand."
+    "By fault: the endpoint it is put before, the scenarios that show it and the checks that turn"
+    " red in them; `also` are those that turn red, too, where every scenario is played, and no"
+    " others do. `may` are checks that the fault leaves free to turn red or not, each with the"
+    " reason. Written by scripts/fault_matrix.py --update, and reviewed by hand."
 )
 
 
@@ -28,25 +29,34 @@ _ABOUT: Final = (
 class Expectation:
     """What one fault does: `red` checks, all of them shown by the scenarios of `play`.
 
-    `endpoint` names the built-in endpoint it is put before. `may` are checks that can turn red or
-    stay green, each with the reason why both are right.
+    `endpoint` names the built-in endpoint it is put before. `also` are the checks that turn red
+    besides where every scenario is played. `may` are checks that can turn red or stay green, each
+    with the reason why both are right.
 
     Raises:
-        ValueError: nothing turns red, a check is in `red` and in `may`, or a reason is missing.
+        ValueError: nothing turns red, a check is in two of the three, or a reason is missing.
     """
 
     endpoint: str
     red: frozenset[str]
     play: tuple[str, ...]
     may: Mapping[str, str] = field(default_factory=dict)
+    also: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.red:
             raise ValueError("a fault that no check is known to find")
-        if self.red & self.may.keys():
+        if self.all_red & self.may.keys():
             raise ValueError("a check both must and may turn red")
+        if self.red & self.also:
+            raise ValueError("a check turns red, and does so besides")
         if not all(reason.strip() for reason in self.may.values()):
             raise ValueError("a check may turn red, and no reason is given")
+
+    @property
+    def all_red(self) -> frozenset[str]:
+        """The checks that turn red where every scenario is played."""
+        return self.red | self.also
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the file."""
@@ -55,6 +65,8 @@ class Expectation:
             "red": sorted(self.red),
             "play": sorted(self.play),
         }
+        if self.also:
+            body["also"] = sorted(self.also)
         return body | ({"may": dict(sorted(self.may.items()))} if self.may else {})
 
 
@@ -68,13 +80,18 @@ class Difference:
     unexpected: tuple[str, ...] = ()
 
     @classmethod
-    def between(cls, fault: str, red: Collection[str], expected: Expectation) -> Difference:
-        """Compare both ways; what may be red is neither missing nor unexpected."""
+    def between(
+        cls, fault: str, red: Collection[str], expected: Expectation, *, whole: bool = False
+    ) -> Difference:
+        """Compare both ways; what may be red is neither missing nor unexpected.
+
+        `whole` says that every scenario was played, and not only those that show the fault.
+        """
         found = frozenset(red)
         return cls(
             fault,
-            tuple(sorted(expected.red - found)),
-            tuple(sorted(found - expected.red - expected.may.keys())),
+            tuple(sorted((expected.all_red if whole else expected.red) - found)),
+            tuple(sorted(found - expected.all_red - expected.may.keys())),
         )
 
     def __bool__(self) -> bool:
@@ -99,7 +116,11 @@ def from_json(document: Mapping[str, Any]) -> dict[str, Expectation]:
         raise ValueError(f"expectations of version {_VERSION} are wanted")
     return {
         name: Expectation(
-            row["on"], frozenset(row["red"]), tuple(row["play"]), dict(row.get("may", {}))
+            row["on"],
+            frozenset(row["red"]),
+            tuple(row["play"]),
+            dict(row.get("may", {})),
+            frozenset(row.get("also", ())),
         )
         for name, row in document["faults"].items()
     }
