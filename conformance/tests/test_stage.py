@@ -8,10 +8,13 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from utterwire_conformance import runner, scenarios
+from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.driver import ConnectFailed, HandshakeRefused
 from utterwire_conformance.endpoints import Budget, Endpoint
 from utterwire_conformance.stage import Meter, Pace, Scenario, Stage, Texts, Unplayable, play
 from utterwire_conformance.target import Instance, Target
+from utterwire_conformance.transcript import Transcript
 
 SAMPLES = st.lists(
     st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1).filter(str.strip),
@@ -171,3 +174,45 @@ async def test_a_standstill_of_the_suite_is_written_down() -> None:
         lasted.append(until - since)
     # The machine may have stood still of its own accord, too.
     assert max(lasted) >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("alone", "crowd", "budget", "players"),
+    [
+        pytest.param(0.2, [], Budget(), 6, id="quick"),
+        pytest.param(3.0, [3.0, 3.1, 3.3, 3.0, 3.2, 3.1], Budget(), 6, id="side by side"),
+        pytest.param(3.0, [4.0, 6.0, 9.0, 12.0, 15.0, 18.0], Budget(), 1, id="one by one"),
+        pytest.param(3.0, [6.0] * 6, Budget(), 3, id="two at a time"),
+        pytest.param(3.0, [3.0, 3.0, None, None, None, None], Budget(), 1, id="some not at all"),
+        pytest.param(3.0, [None] * 6, Budget(), 1, id="nobody"),
+        pytest.param(1.5, [], Budget(characters=500), 4, id="not asked for money"),
+        pytest.param(30.0, [], Budget(sessions=9), 1, id="nor for sessions"),
+    ],
+)
+async def test_as_many_play_at_a_time_as_the_endpoint_bears(
+    monkeypatch: pytest.MonkeyPatch,
+    alone: float,
+    crowd: list[float | None],
+    budget: Budget,
+    players: int,
+) -> None:
+    class Up:
+        main = object()
+
+    def probe(spent: float | None) -> Transcript:
+        return Transcript(str(spent), "slow", EndpointClaims(), "")
+
+    left = [probe(spent) for spent in crowd]
+
+    async def played(*_: object) -> Transcript:
+        return left.pop()
+
+    monkeypatch.setattr(runner, "play", played)
+    monkeypatch.setattr(
+        scenarios,
+        "spent",
+        lambda transcript: None if transcript.scenario == "None" else float(transcript.scenario),
+    )
+    found = await runner._bearable(Up(), Pace(), Meter(budget), probe(alone), 6)  # type: ignore[arg-type]
+    assert found == players
+    assert not left, "all players ask at once"

@@ -27,12 +27,19 @@ __all__ = ["Options", "Results", "learned", "run_checks"]
 _PROBE: Final = "probe"
 _NEGOTIATION: Final = "negotiation"
 _PLAYERS_WITHOUT_HOPE: Final = 16
+# Scenarios that mostly wait, or stop an instance of their own, at a time.
+_WAITERS: Final = 8
+# Who speaks a short text in less may well be asked for several at a time.
+_QUICK_S: Final = 1.0
+# Who takes no longer for several texts at a time than so many times as for one speaks side by side.
+_SIDE_BY_SIDE: Final = 1.5
 _LEAST_FUZZ_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: `players` scenarios at a time; `pace` to be used instead of measuring it.
+    """How to run: `players` scenarios at a time, fewer where the endpoint is slow and speaks one
+    text after the other; `pace` to be used instead of measuring it.
 
     Of what the checks need only what `selection` allows is played. `progress` is told how far
     the run is. With `fuzz` the endpoint is fuzzed in the end. `max_s` is how long all this may take
@@ -125,7 +132,7 @@ async def _play_all(
         meter.too_late = f"the run was to take {options.max_s / 60:g} minutes at most"
     main = target.main
     assert main is not None
-    pace = options.pace
+    pace, players = options.pace, options.players
     if pace is None:
         waits = endpoint.timeouts
         patience = Pace(waits.connect_s, waits.first_byte_s or 30.0, waits.stall_s or 30.0)
@@ -139,7 +146,9 @@ async def _play_all(
             return
         rtt, first_byte, character = scenarios.probed(probe)
         meter.hopeless = first_byte is None
-        pace = patience.measured(rtt, first_byte, character, players=options.players)
+        if not meter.hopeless:
+            players = await _bearable(target, patience, meter, probe, players)
+        pace = patience.measured(rtt, first_byte, character, players=players)
     results.pace = pace
     if "negotiate" in endpoint.claims.profiles and not meter.hopeless:
         first = await play(SCENARIOS[_NEGOTIATION], target, main, pace, meter)
@@ -147,13 +156,15 @@ async def _play_all(
         target.endpoint = learned(endpoint, first)
         results.claims = target.endpoint.claims
     # Where all that is left is to wait in vain, it may as well be done at the same time.
-    players = _PLAYERS_WITHOUT_HOPE if meter.hopeless else options.players
-    places = asyncio.Semaphore(players)
-    waiting = asyncio.Semaphore(8)
+    slow = players < options.players
+    places = asyncio.Semaphore(_PLAYERS_WITHOUT_HOPE if meter.hopeless else players)
+    waiting = asyncio.Semaphore(players if slow else _WAITERS)
+    # An instance that loads a model takes the machine from the one that is judged.
+    launching = asyncio.Semaphore(1) if slow else waiting
 
     async def one(scenario: Scenario) -> None:
         # Scenarios that mostly wait have places of their own.
-        async with waiting if scenario.long or scenario.launches else places:
+        async with launching if scenario.launches else waiting if scenario.long else places:
             progress.begin(scenario.name)
             transcript = await play(scenario, target, main, pace, meter)
         progress.finish(scenario.name)
@@ -184,6 +195,35 @@ async def _play_all(
         progress.after = "fuzzing"
         results.fuzz = await _fuzz(target, options.fuzz, results, meter, progress)
         results.characters, results.sessions = meter.characters, meter.sessions
+
+
+async def _bearable(
+    target: Target, pace: Pace, meter: Meter, probe: Transcript, players: int
+) -> int:
+    """How many scenarios at a time the endpoint bears without being late for all of them.
+
+    One that took long for the probe is asked the same by all players at once: if it speaks their
+    texts one after the other, so many fewer play. Where the budget counts, it is not asked, and
+    taken to do so.
+    """
+    alone = scenarios.spent(probe)
+    if alone is None or alone <= _QUICK_S:
+        return players
+    if meter.budget.characters is not None or meter.budget.sessions is not None:
+        return max(1, min(players, int(players * _QUICK_S / alone)))
+    main = target.main
+    assert main is not None
+    async with asyncio.TaskGroup() as group:
+        probes = [
+            group.create_task(play(SCENARIOS[_PROBE], target, main, pace, meter))
+            for _ in range(players)
+        ]
+    crowd = [scenarios.spent(each.result()) for each in probes]
+    served = [each for each in crowd if each is not None]
+    if len(served) < players:
+        return max(1, len(served) // 2)
+    slower = max(served) / alone
+    return players if slower <= _SIDE_BY_SIDE else max(1, int(players / slower))
 
 
 async def _fuzz(

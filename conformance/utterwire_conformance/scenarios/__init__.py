@@ -21,7 +21,7 @@ from . import (
     websocket,
 )
 from .negotiate import stated
-from .probe import out_of_order, probed, spoke
+from .probe import out_of_order, probed, spent, spoke
 
 __all__ = [
     "accepted",
@@ -39,6 +39,7 @@ __all__ = [
     "rejected",
     "sagemaker",
     "security",
+    "spent",
     "spoke",
     "sse",
     "stated",

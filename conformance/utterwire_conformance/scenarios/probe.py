@@ -8,7 +8,7 @@ from utterwire_conformance.dialogue import Dialogue
 from utterwire_conformance.stage import Stage, scenario
 from utterwire_conformance.transcript import Transcript
 
-__all__ = ["out_of_order", "probe", "probed", "spoke"]
+__all__ = ["out_of_order", "probe", "probed", "spent", "spoke"]
 
 _NOT_WORKING: Final = frozenset({"synthesis_failed", "internal", "overloaded", "going_away"})
 # What an utterance of a few words may take from its first chunk on, in seconds.
@@ -63,6 +63,15 @@ def probed(transcript: Transcript) -> tuple[float, float | None, float]:
     spent = utterance.chunks[-1].t - utterance.sent.t
     characters = max(1, len(utterance.sent.meaning.text))
     return rtt, first.t - utterance.sent.t, spent / characters
+
+
+def spent(transcript: Transcript) -> float | None:
+    """Seconds from the request of the probe to its end; None where it did not come to it."""
+    rtt, first_byte, _ = probed(transcript)
+    if first_byte is None:
+        return None
+    utterance = Dialogue.read(transcript, 1).utterances[1]
+    return max(0.0, utterance.chunks[-1].t - utterance.sent.t - rtt)
 
 
 def out_of_order(transcript: Transcript) -> str | None:
