@@ -225,6 +225,7 @@ class Dialogue:
         self.session = session
         self.entries: list[Entry] = []
         self.sent: list[Sent] = []
+        self._close_sent: Sent | None = None
         self.chunks: list[Chunk] = []
         self.utterances: dict[int, Utterance] = {}
         self.orphans: list[Chunk] = []
@@ -359,7 +360,7 @@ class Dialogue:
     @property
     def close_sent(self) -> Sent | None:
         """The first valid `close` message."""
-        return next((s for s in self.sent if _is_close(s)), None)
+        return self._close_sent
 
     @property
     def controls(self) -> list[Chunk]:
@@ -449,6 +450,8 @@ class Dialogue:
         )
         self._case = None
         self.sent.append(sent)
+        if self._close_sent is None and _is_close(sent):
+            self._close_sent = sent
         self.utterances[sent.seq] = Utterance(sent)
 
     def _feed_in(self, entry: Entry, index: int) -> None:

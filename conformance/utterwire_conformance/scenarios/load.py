@@ -38,6 +38,8 @@ __all__ = [
 _STALLED: Final = 3
 # More than a kernel takes of what nobody reads, if it is left to itself (4 MB on Linux).
 _STALLING_CHARACTERS: Final = 2_000
+# An engine that speaks no faster than it is heard fills buffers of some hundred kilobytes in less.
+_LONGEST_FILLING_S: Final = 45.0
 _LONGEST_STALL_S: Final = 15.0
 _MASK: Final = b"\x11\x22\x33\x44"
 
@@ -98,10 +100,10 @@ async def stalled_readers(stage: Stage) -> None:
         await stage.ended(beside, seq)
 
 
-def _filling(stage: Stage, *, sharing: int) -> float:
+def _filling(stage: Stage, *, sharing: int, most: float = 6.0) -> float:
     """How long it takes, in seconds, until the buffers on the way are full and a reader stalls,
     where so many sessions share the engine."""
-    return min(6.0, sharing * 100 * stage.pace.character)
+    return min(most, sharing * 100 * stage.pace.character)
 
 
 async def _awake(stage: Stage, session: WebSocketSession, seconds: float) -> None:
@@ -153,7 +155,7 @@ async def slow_reader(stage: Stage) -> None:
 
     # Where others speak as well, each session's buffers fill more slowly.
     async with _apart(stage) as alone:
-        filling = _filling(stage, sharing=2 if alone else 6)
+        filling = _filling(stage, sharing=2 if alone else 6, most=_LONGEST_FILLING_S)
         await stage.side_by_side(
             lambda: stalls(limit + filling + 2.0 + 2 * stage.pace.rtt),
             lambda: stalls(limit * 0.5),
