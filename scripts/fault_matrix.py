@@ -86,9 +86,10 @@ def main(arguments: list[str]) -> int:
         if options.fault:
             show(name, row)
     if options.update and not options.oddities:
-        return update(rows, expected, yes=options.yes, partial=bool(options.fault))
-    whole = not (options.stored or options.short)
-    found = [difference(row, name, expected, whole=whole) for name, row in rows.items()]
+        return update(
+            rows, expected, yes=options.yes, partial=bool(options.fault), whole=options.whole
+        )
+    found = [difference(row, name, expected, whole=options.whole) for name, row in rows.items()]
     odd_ones = [str(each) for each in found if each]
     print("\n".join(odd_ones) or f"{len(rows)} played: each as expected")
     if options.oddities and not options.fault:
@@ -124,7 +125,7 @@ def run(
     rows |= play([fault for fault in chosen if fault.name not in rows], options, parts)
     rows = {fault.name: rows[fault.name] for fault in chosen}
     runs = dict.fromkeys(rows, 1)
-    whole = not (options.stored or options.short)
+    whole = options.whole
     for _ in range(AGAIN):
         odd = [
             fault
@@ -154,7 +155,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="keep the rows of a broken-off run")
     parser.add_argument("--update", action="store_true", help="rewrite what is expected")
     parser.add_argument("--yes", action="store_true", help="the update was reviewed")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    # Of a choice of scenarios nothing can be said of what the others show.
+    options.whole = not (options.stored or options.short)
+    return options
 
 
 def choose(options: argparse.Namespace) -> list[Fault | Oddity] | None:
@@ -291,6 +295,7 @@ def update(
     *,
     yes: bool,
     partial: bool,
+    whole: bool,
 ) -> int:
     """Make what was found what is expected, once a person has seen the difference."""
     new = dict(expected) if partial else {}
@@ -303,7 +308,8 @@ def update(
         red = frozenset(row["red"]) - may.keys()
         if known and known.red <= red:
             # A choice of scenarios that still shows what it did is not changed.
-            new[name] = replace(known, also=red - known.red)
+            besides = red if whole else red | known.also
+            new[name] = replace(known, also=besides - known.red)
         else:
             new[name] = Expectation(row["endpoint"], red, tuple(row["cover"]), may)
     before, after = to_text(expected).splitlines(), to_text(new).splitlines()

@@ -7,6 +7,7 @@ every check; it takes minutes and is marked slow. `scripts/fault_matrix.py` play
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from utterwire_conformance.faults.expectation import (
     Difference,
     Expectation,
     expectations,
+    from_json,
 )
 from utterwire_conformance.faults.matrix import (
     Plan,
@@ -141,6 +143,21 @@ def test_a_row_is_compared_both_ways() -> None:
     assert not row.against(besides)
     whole = Difference.between("a-fault", row.red, besides, whole=True)
     assert whole.missing == ("accept.defaults",)
+
+
+@pytest.mark.parametrize(("whole", "also"), [(True, {"c"}), (False, {"b", "c"})])
+def test_a_choice_of_scenarios_takes_nothing_back_of_what_the_others_show(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: bool, also: set[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("fault_matrix")
+    file = tmp_path / "expected.json"
+    monkeypatch.setattr(script, "EXPECTED", file)
+    known = Expectation("reference", frozenset({"a"}), ("order",), also=frozenset({"b"}))
+    row = {"endpoint": "reference", "red": {"a": "", "c": ""}, "broken": {}, "cover": ["order"]}
+    assert script.update({"one": row}, {"one": known}, yes=True, partial=True, whole=whole) == 0
+    written = from_json(json.loads(file.read_text("utf-8")))["one"]
+    assert written == replace(known, also=frozenset(also))
 
 
 def test_who_could_not_judge_is_not_as_expected() -> None:

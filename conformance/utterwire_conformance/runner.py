@@ -146,8 +146,7 @@ async def _play_all(
             return
         rtt, first_byte, character = scenarios.probed(probe)
         meter.hopeless = first_byte is None
-        if not meter.hopeless:
-            players = await _bearable(target, patience, meter, probe, players)
+        players = await _bearable(target, patience, meter, probe, players)
         pace = patience.measured(rtt, first_byte, character, players=players)
     results.pace = pace
     if "negotiate" in endpoint.claims.profiles and not meter.hopeless:
@@ -155,8 +154,8 @@ async def _play_all(
         results.transcripts[_NEGOTIATION] = first
         target.endpoint = learned(endpoint, first)
         results.claims = target.endpoint.claims
-    # Where all that is left is to wait in vain, it may as well be done at the same time.
     slow = players < options.players
+    # Where all that is left is to wait in vain, it may as well be done at the same time.
     places = asyncio.Semaphore(_PLAYERS_WITHOUT_HOPE if meter.hopeless else players)
     waiting = asyncio.Semaphore(players if slow else _WAITERS)
     # An instance that loads a model takes the machine from the one that is judged.

@@ -9,7 +9,7 @@ from typing import Final
 
 from utterwire_server.pace import Pace
 
-__all__ = ["SHARE", "SOONEST_S", "Backlog", "Place"]
+__all__ = ["SOONEST_S", "Backlog", "Place"]
 
 #: Nobody is told to come back sooner, or later, than after so many seconds.
 SOONEST_S: Final = 1.0
@@ -131,7 +131,9 @@ class Backlog:
         return self.pace.work_s(weight) / self._workers
 
     def _move(self, owner: Hashable, places: int, characters: float, weight: float) -> None:
-        held = self._held.setdefault(owner, _Held())
+        held = self._held.get(owner)
+        if held is None:
+            held = self._held[owner] = _Held()
         held.places += places
         held.weight += weight
         self._characters += characters

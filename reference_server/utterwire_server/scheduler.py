@@ -31,8 +31,9 @@ class Scheduler:
     :param engine: the engine that is shared; it makes ``engine.concurrency`` blocks at once.
     :param block_timeout_s: how long one block may take before its utterance fails. An engine that
         has not let go after as long again is stuck, and whoever waits for it then fails.
-    :param max_queued_chars: so many characters may wait to be spoken.
-    :param max_queued_work_s: so many seconds of work may wait; both for all sessions together.
+    :param max_queued_chars: so many characters may wait to be spoken, for all sessions together.
+    :param max_queued_work_s: so many seconds of work may wait: of one session, and of all, of which
+        each session's counts up to a part (`Backlog`).
     """
 
     def __init__(

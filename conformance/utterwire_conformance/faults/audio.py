@@ -19,7 +19,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame, Opcode
 
 from .catalogue import Catalogue
-from .rewriting import SAFE_TEXT, message_frame
+from .rewriting import SAFE_TEXT, MessageChange, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -231,11 +231,8 @@ FAULTS.add(
 # --- What is heard -------------------------------------------------------------------------------
 
 
-def _says(text: str) -> Any:
-    def rewrite(message: ClientMessage, _: Tap) -> bytes:
-        return message.changed(text=text)
-
-    return rewrite
+def _says(text: str) -> MessageChange:
+    return lambda message, _: message.changed(text=text)
 
 
 def _speaks_letters(message: ClientMessage, _: Tap) -> bool:

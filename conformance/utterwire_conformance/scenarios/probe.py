@@ -60,9 +60,9 @@ def probed(transcript: Transcript) -> tuple[float, float | None, float]:
     if utterance is None or not utterance.ended:
         return rtt, None, 0.0
     first = utterance.audio[0] if utterance.audio else utterance.chunks[0]
-    spent = utterance.chunks[-1].t - utterance.sent.t
+    lasted = utterance.chunks[-1].t - utterance.sent.t
     characters = max(1, len(utterance.sent.meaning.text))
-    return rtt, first.t - utterance.sent.t, spent / characters
+    return rtt, first.t - utterance.sent.t, lasted / characters
 
 
 def spent(transcript: Transcript) -> float | None:

@@ -25,7 +25,7 @@ __all__ = ["Downloader", "Fetched", "Progress"]
 _ATTEMPTS: Final = 5
 _PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_PAUSE_S: Final = 30.0
-#: No file of a model that is known here is larger than a third of a gigabyte.
+# For files whose size is not known: ten times the largest of those that are.
 _MOST_BYTES: Final = 2**32
 # The hub answers with a redirect whose headers tell the commit and, for large files, the sha256.
 _COMMIT_HEADER: Final = "x-repo-commit"

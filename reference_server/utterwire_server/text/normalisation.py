@@ -408,12 +408,6 @@ class EnglishNormaliser:
         scan.say(words, match.start(), match.end())
         return True
 
-    def _lines(self, scan: _Scan, match: re.Match[str]) -> bool:
-        """The height of a picture ("1080p")."""
-        words = f"{self._numbers.label(match['lines'])} {spelled('p')}"
-        scan.say(words, match.start(), match.end())
-        return True
-
     def _amount(
         self,
         currency: tuple[str, str, str, str],
@@ -503,6 +497,12 @@ class EnglishNormaliser:
             return False  # it closes a quotation
         amount = match["amount"]
         words = f"{self._numbers.decimal(amount)} {'inch' if amount == '1' else 'inches'}"
+        scan.say(words, match.start(), match.end())
+        return True
+
+    def _lines(self, scan: _Scan, match: re.Match[str]) -> bool:
+        """The height of a picture ("1080p")."""
+        words = f"{self._numbers.label(match['lines'])} {spelled('p')}"
         scan.say(words, match.start(), match.end())
         return True
 
