@@ -22,7 +22,7 @@ _MEDIUM: Final = "text/event-stream"
 _START: Final = "audio_stream_start"
 _CHUNK: Final = "audio_chunk"
 _END: Final = "audio_stream_end"
-_MAKING_S: Final = 2.0
+_MAKING_S: Final = 6.0
 _LONG_BYTES: Final = 500
 _Breaks: TypeAlias = str | tuple[str, ...]
 
