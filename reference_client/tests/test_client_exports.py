@@ -17,12 +17,14 @@ def test_exported_names() -> None:
             "Event",
             "ExtraMissing",
             "Headers",
+            "IncrementalSentenceChunker",
             "InterruptUnavailable",
             "Marks",
             "PeerViolation",
             "RequestInvalid",
             "Session",
             "SessionLost",
+            "SpeakableState",
             "Speech",
             "Start",
             "Transport",
@@ -34,6 +36,7 @@ def test_exported_names() -> None:
             "Word",
             "connect",
             "find_endpoint",
+            "speakable",
             "wav_header",
         ]
     )

@@ -10,6 +10,7 @@ See ``reference_client/README.md``. Sessions need the extra ``client``.
 
 import logging
 
+from utterwire_client.chunker import IncrementalSentenceChunker
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.endpoints import Endpoint, find_endpoint
 from utterwire_client.errors import (
@@ -28,6 +29,7 @@ from utterwire_client.errors import (
 )
 from utterwire_client.events import Audio, Complete, EndpointInfo, Event, Marks, Start, Word
 from utterwire_client.session import Session, connect
+from utterwire_client.speakable import SpeakableState, speakable
 from utterwire_client.speech import Speech
 from utterwire_client.transport import Headers, Transport, TransportClosed
 from utterwire_client.wav import wav_header
@@ -44,12 +46,14 @@ __all__ = [
     "Event",
     "ExtraMissing",
     "Headers",
+    "IncrementalSentenceChunker",
     "InterruptUnavailable",
     "Marks",
     "PeerViolation",
     "RequestInvalid",
     "Session",
     "SessionLost",
+    "SpeakableState",
     "Speech",
     "Start",
     "Transport",
@@ -61,6 +65,7 @@ __all__ = [
     "Word",
     "connect",
     "find_endpoint",
+    "speakable",
     "wav_header",
 ]
 
