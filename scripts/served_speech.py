@@ -127,10 +127,10 @@ async def speak(
     rate = RATE
     patient = Deadlines(first_chunk_s=300, stall_s=300)
     async with connect(url, deadlines=patient) as session:
-        speech = session.speak(
+        utterance = session.synthesize(
             text, voice=voice, format=format, sample_rate=None, marks=["word"] if marks else None
         )
-        async for event in speech:
+        async for event in utterance:
             if isinstance(event, Start):
                 rate = event.sample_rate
             elif isinstance(event, Marks):

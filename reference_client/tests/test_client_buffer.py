@@ -71,27 +71,27 @@ def spoken(seq: int, chunks: int, size: int = 1000) -> list[str | bytes]:
 async def test_what_nobody_reads_is_not_read_on() -> None:
     tape = Tape(spoken(1, 1000))
     async with Session(tape, buffer_bytes=10_000, interrupt=False) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await settle()
         before = tape.taken
         assert before < 20
-        assert await speech.read() == tone(500, 1) * 1000
+        assert await utterance.read() == tone(500, 1) * 1000
         assert tape.taken == 1002
 
 
 async def test_single_samples_count_too() -> None:
     tape = Tape(spoken(1, 1000, size=2))
     async with Session(tape, buffer_bytes=10_000) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await settle()
         assert tape.taken < 60
-        assert await speech.read() == tone(1) * 1000
+        assert await utterance.read() == tone(1) * 1000
 
 
 async def test_the_order_of_reading_is_free() -> None:
     tape = Tape([*spoken(1, 1000), *spoken(2, 1000)])
     async with Session(tape, buffer_bytes=10_000, max_buffer_bytes=2_000_000) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         assert await second.read() == tone(500, 2) * 1000
         assert await first.read() == tone(500, 1) * 1000
 
@@ -99,11 +99,11 @@ async def test_the_order_of_reading_is_free() -> None:
 async def test_all_utterances_together_are_bounded() -> None:
     tape = Tape([message for seq in range(1, 101) for message in spoken(seq, 5)])
     async with Session(tape, buffer_bytes=10_000, max_buffer_bytes=50_000) as session:
-        speeches = [session.speak("x") for _ in range(100)]
+        utterances = [session.synthesize("x") for _ in range(100)]
         await settle()
         assert tape.taken < 80
-        for number, speech in enumerate(speeches, 1):
-            assert await speech.read() == tone(500, number) * 5
+        for number, utterance in enumerate(utterances, 1):
+            assert await utterance.read() == tone(500, number) * 5
 
 
 async def test_who_waits_behind_what_nobody_reads_is_told() -> None:
@@ -111,7 +111,7 @@ async def test_who_waits_behind_what_nobody_reads_is_told() -> None:
     deadlines = Deadlines(stall_s=0.1)
     session = Session(tape, buffer_bytes=10_000, max_buffer_bytes=20_000, deadlines=deadlines)
     async with session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         with pytest.raises(DeadlineExceeded, match="nobody reads") as caught:
             await second.read()
         assert caught.value.which == "unread"
@@ -128,7 +128,7 @@ async def test_a_slow_reader_lets_nobody_down(clock: Any) -> None:
     deadlines = Deadlines(first_chunk_s=1000, stall_s=1000)
     session = Session(tape, buffer_bytes=2_000, max_buffer_bytes=4_000, deadlines=deadlines)
     async with session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         waiting = asyncio.create_task(second.read())
         heard = b""
         async for event in first:
@@ -143,31 +143,31 @@ async def test_a_pause_of_the_reader_is_not_the_peers_silence(clock: Any) -> Non
     tape = Tape(spoken(1, 100))
     deadlines = Deadlines(first_chunk_s=10, stall_s=10)
     async with Session(tape, buffer_bytes=5_000, deadlines=deadlines) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await settle()
         await clock.advance(10_000)
-        assert await speech.read() == tone(500, 1) * 100
+        assert await utterance.read() == tone(500, 1) * 100
 
 
 async def test_an_answer_is_waited_for_past_unread_audio() -> None:
     done = '{"type":"cancel_done","seq":2,"count":0}'
     tape = Tape([*spoken(1, 100), done])
     async with Session(tape, buffer_bytes=5_000) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await settle()
         assert tape.taken < 20
         assert await session.cancel() == 0
-        assert await speech.read() == tone(500, 1) * 100
+        assert await utterance.read() == tone(500, 1) * 100
 
 
 async def test_closing_reads_past_unread_audio() -> None:
     closed = '{"type":"session_closed","seq":2,"reason":"client_close","last_seq":2}'
     tape = Tape([*spoken(1, 100), closed])
     async with Session(tape, buffer_bytes=5_000) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await settle()
         assert tape.taken < 20
-    assert await speech.read() == tone(500, 1) * 100
+    assert await utterance.read() == tone(500, 1) * 100
 
 
 async def test_a_socket_that_is_not_read_holds_up_the_endpoint(endpoint: Serve) -> None:
@@ -193,11 +193,11 @@ async def test_a_socket_that_is_not_read_holds_up_the_endpoint(endpoint: Serve) 
                 await asyncio.sleep(0)
 
     async with connect(await endpoint(script), buffer_bytes=100_000) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await begun.wait()
         await watch()
         assert sent < 400
-        assert len(await speech.read()) == 400 * 65536
+        assert len(await utterance.read()) == 400 * 65536
 
 
 async def test_a_lost_session_does_not_wait_for_readers(endpoint: Serve) -> None:
@@ -209,9 +209,9 @@ async def test_a_lost_session_does_not_wait_for_readers(endpoint: Serve) -> None
         await peer.connection.close(1011)
 
     async with connect(await endpoint(script), buffer_bytes=20_000) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
     heard = 0
     with pytest.raises(SessionLost):
-        async for event in speech:
+        async for event in utterance:
             heard += len(event.data) if isinstance(event, Audio) else 0
     assert heard == 100_000

@@ -53,17 +53,17 @@ async def test_all_that_is_unended(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         async for event in first:
             if isinstance(event, Audio):
                 break
         assert await session.cancel() == 2
-        for speech, size in ((first, 16), (second, 0)):
+        for utterance, size in ((first, 16), (second, 0)):
             with pytest.raises(UtteranceCancelled) as caught:
-                await speech.read()
+                await utterance.read()
             assert caught.value.audio_bytes == size
-            assert [event async for event in speech] == []
-        assert await session.speak("z").read() == tone(9)
+            assert [event async for event in utterance] == []
+        assert await session.synthesize("z").read() == tone(9)
 
 
 async def test_one_by_its_id(endpoint: Serve) -> None:
@@ -76,8 +76,8 @@ async def test_one_by_its_id(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        first = session.speak("x", request_id="a")
-        second = session.speak("y", request_id="b")
+        first = session.synthesize("x", request_id="a")
+        second = session.synthesize("y", request_id="b")
         assert await session.cancel("b") == 1
         with pytest.raises(UtteranceCancelled) as caught:
             await second.read()
@@ -96,9 +96,9 @@ async def test_one_that_has_ended_already(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         assert await session.cancel() == 0
-        assert await speech.read() == tone(3)
+        assert await utterance.read() == tone(3)
 
 
 async def test_a_cancelled_utterance_drops_what_was_not_read(endpoint: Serve) -> None:
@@ -111,10 +111,10 @@ async def test_a_cancelled_utterance_drops_what_was_not_read(endpoint: Serve) ->
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         assert await session.cancel() == 1
         with pytest.raises(UtteranceCancelled) as caught:
-            await anext(speech)
+            await anext(utterance)
         assert caught.value.audio_bytes == 200
 
 
@@ -130,13 +130,13 @@ async def test_an_endpoint_that_cannot_be_interrupted(endpoint: Serve, code: str
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         with pytest.raises(InterruptUnavailable):
             await session.cancel()
         if code == "unknown_type":  # it is not asked again
             with pytest.raises(InterruptUnavailable):
                 await session.cancel()
-        assert await speech.read() == tone(2)
+        assert await utterance.read() == tone(2)
 
 
 async def test_what_is_no_id(endpoint: Serve) -> None:
@@ -152,21 +152,21 @@ async def test_what_is_no_id(endpoint: Serve) -> None:
 
 
 async def leave_by_break(session: Session, text: str) -> None:
-    async for event in session.speak(text):
+    async for event in session.synthesize(text):
         if isinstance(event, Audio):
             break
 
 
 async def leave_by_exception(session: Session, text: str) -> None:
     with pytest.raises(ZeroDivisionError):
-        async for event in session.speak(text):
+        async for event in session.synthesize(text):
             if isinstance(event, Audio):
                 raise ZeroDivisionError
 
 
 async def leave_by_return(session: Session, text: str) -> None:
     async def listen() -> None:
-        async for event in session.speak(text):
+        async for event in session.synthesize(text):
             if isinstance(event, Audio):
                 return
 
@@ -177,7 +177,7 @@ async def leave_by_cancelled_task(session: Session, text: str) -> None:
     heard = asyncio.Event()
 
     async def listen() -> None:
-        async for event in session.speak(text):
+        async for event in session.synthesize(text):
             if isinstance(event, Audio):
                 heard.set()
 
@@ -189,25 +189,25 @@ async def leave_by_cancelled_task(session: Session, text: str) -> None:
 
 
 async def leave_by_aclose(session: Session, text: str) -> None:
-    speech = session.speak(text)
-    async for event in speech:
+    utterance = session.synthesize(text)
+    async for event in utterance:
         if isinstance(event, Audio):
-            await speech.aclose()
+            await utterance.aclose()
             break
     with pytest.raises(UtteranceCancelled):
-        await anext(speech)
+        await anext(utterance)
 
 
 async def leave_by_block(session: Session, text: str) -> None:
-    async with session.speak(text) as speech:
-        await anext(speech)
-        await anext(speech)
+    async with session.synthesize(text) as utterance:
+        await anext(utterance)
+        await anext(utterance)
 
 
 async def leave_by_aclosing(session: Session, text: str) -> None:
-    async with contextlib.aclosing(session.speak(text)) as speech:
-        await anext(speech)
-        await anext(speech)
+    async with contextlib.aclosing(session.synthesize(text)) as utterance:
+        await anext(utterance)
+        await anext(utterance)
 
 
 LEAVING = [
@@ -238,7 +238,7 @@ async def test_who_leaves_stops_the_endpoint(
     async with connect(await endpoint(script)) as session:
         await leave(session, "x")
         gc.collect()
-        assert await session.speak("z").read() == tone(9)
+        assert await session.synthesize("z").read() == tone(9)
 
 
 @pytest.mark.parametrize("leave", LEAVING)
@@ -260,7 +260,7 @@ async def test_where_it_cannot_be_told_the_rest_is_thrown_away(
     async with connect(url, interrupt=False, buffer_bytes=1000, max_buffer_bytes=1000) as session:
         await leave(session, "x")
         gc.collect()
-        assert await session.speak("z").read() == tone(9)
+        assert await session.synthesize("z").read() == tone(9)
 
 
 async def test_only_the_one_that_was_left_is_stopped(endpoint: Serve) -> None:
@@ -276,9 +276,9 @@ async def test_only_the_one_that_was_left_is_stopped(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        await session.speak("w").read()
+        await session.synthesize("w").read()
         # It is a version 1 endpoint, as it has shown: requests get ids of the session's own.
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         async for event in first:
             if isinstance(event, Audio):
                 break
@@ -300,7 +300,7 @@ async def test_without_ids_nobody_else_is_stopped(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         await second.aclose()
         assert await first.read() == tone(4)
 
@@ -317,7 +317,7 @@ async def test_before_it_is_known_whether_the_endpoint_understands(endpoint: Ser
         await peer.gone()
 
     async with connect(await endpoint(script)) as session:
-        await session.speak("x").aclose()
+        await session.synthesize("x").aclose()
 
 
 async def test_an_older_endpoint_is_sent_no_cancel(endpoint: Serve) -> None:
@@ -333,7 +333,7 @@ async def test_an_older_endpoint_is_sent_no_cancel(endpoint: Serve) -> None:
 
     async with connect(await endpoint(script)) as session:
         await leave_by_break(session, "x")
-        assert await session.speak("z").read() == tone(9)
+        assert await session.synthesize("z").read() == tone(9)
 
 
 async def test_what_the_endpoint_offers_decides(endpoint: Serve) -> None:
@@ -381,8 +381,11 @@ async def test_a_request_that_was_not_sent_yet(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), negotiate=True) as session:
-        first = session.speak("x", request_id="a")
-        left, stopped = session.speak("y", request_id="b"), session.speak("z", request_id="c")
+        first = session.synthesize("x", request_id="a")
+        left, stopped = (
+            session.synthesize("y", request_id="b"),
+            session.synthesize("z", request_id="c"),
+        )
         await left.aclose()
         assert await session.cancel("c") == 1
         with pytest.raises(UtteranceCancelled):
@@ -398,12 +401,12 @@ async def test_who_reads_to_the_end_stops_nobody(endpoint: Serve) -> None:
         assert [m.get("type", "synthesize") for m in peer.received] == ["synthesize", "close"]
 
     async with connect(await endpoint(script)) as session:
-        async with session.speak("x") as speech:
-            got = [event async for event in speech]
+        async with session.synthesize("x") as utterance:
+            got = [event async for event in utterance]
         assert isinstance(got[0], Start)
         assert isinstance(got[-1], Complete)
-        await speech.aclose()
-        assert [event async for event in speech] == []
+        await utterance.aclose()
+        assert [event async for event in utterance] == []
 
 
 async def test_letting_go_of_it_in_another_thread(endpoint: Serve) -> None:
@@ -416,7 +419,7 @@ async def test_letting_go_of_it_in_another_thread(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        kept = [session.speak("x")]
+        kept = [session.synthesize("x")]
         await anext(kept[0])
         await asyncio.to_thread(kept.clear)
 
@@ -432,13 +435,13 @@ async def test_letting_go_of_what_was_not_read(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), buffer_bytes=1, max_buffer_bytes=4000) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         await anext(first)
         del first
         assert await second.read() == tone(1000)
 
 
-async def test_a_speech_that_outlives_its_loop(endpoint: Serve) -> None:
+async def test_an_utterance_that_outlives_its_loop(endpoint: Serve) -> None:
     kept: list[object] = []
 
     async def elsewhere() -> None:
@@ -455,7 +458,7 @@ async def test_a_speech_that_outlives_its_loop(endpoint: Serve) -> None:
 
         session = Session(Nothing())
         await session.__aenter__()
-        kept.append(session.speak("x"))
+        kept.append(session.synthesize("x"))
 
     await asyncio.to_thread(asyncio.run, elsewhere())
     kept.clear()
@@ -477,12 +480,12 @@ async def test_an_exception_stops_what_is_spoken(endpoint: Serve) -> None:
     url = await endpoint(script)
     with pytest.raises(ZeroDivisionError):
         async with connect(url) as session:
-            speech = session.speak("x")
-            async for event in speech:
+            utterance = session.synthesize("x")
+            async for event in utterance:
                 if isinstance(event, Audio):
                     raise ZeroDivisionError
     with pytest.raises(UtteranceCancelled):
-        await speech.read()
+        await utterance.read()
 
 
 async def test_an_exception_disconnects_from_who_cannot_be_stopped(endpoint: Serve) -> None:
@@ -496,7 +499,7 @@ async def test_an_exception_disconnects_from_who_cannot_be_stopped(endpoint: Ser
     url = await endpoint(script)
     with pytest.raises(ZeroDivisionError):
         async with connect(url, interrupt=False) as session:
-            async for event in session.speak("x"):
+            async for event in session.synthesize("x"):
                 if isinstance(event, Audio):
                     raise ZeroDivisionError
 
@@ -510,7 +513,7 @@ async def test_an_exception_with_nothing_spoken_ends_the_session_in_order(endpoi
     url = await endpoint(script)
     with pytest.raises(ZeroDivisionError):
         async with connect(url, interrupt=False) as session:
-            await session.speak("x").read()
+            await session.synthesize("x").read()
             raise ZeroDivisionError
 
 
@@ -521,7 +524,7 @@ async def test_an_exception_on_a_session_that_is_over(endpoint: Serve) -> None:
     url = await endpoint(script)
     with pytest.raises(SessionLost):
         async with connect(url) as session:
-            await session.speak("x").read()
+            await session.synthesize("x").read()
 
 
 async def test_a_task_that_is_cancelled_leaves_nothing_behind(endpoint: Serve) -> None:
@@ -539,7 +542,7 @@ async def test_a_task_that_is_cancelled_leaves_nothing_behind(endpoint: Serve) -
 
     async def talk() -> None:
         async with connect(url) as session:
-            async for event in session.speak("x"):
+            async for event in session.synthesize("x"):
                 if isinstance(event, Audio):
                     heard.set()
 

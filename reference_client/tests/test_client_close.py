@@ -36,14 +36,14 @@ async def test_close_lets_everything_be_spoken(endpoint: Serve) -> None:
         assert peer.connection.close_code == 1000
 
     async with connect(await endpoint(script)) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         reading = asyncio.gather(first.read(), second.read())
         await session.close()
         assert list(await reading) == [tone(3), tone(4)]
         await session.close()
         assert session.closed
         with pytest.raises(SessionLost):
-            session.speak("z")
+            session.synthesize("z")
 
 
 async def test_what_was_not_read_can_be_read_after_it(endpoint: Serve) -> None:
@@ -53,8 +53,8 @@ async def test_what_was_not_read_can_be_read_after_it(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
-    assert await speech.read() == tone(3)
+        utterance = session.synthesize("x")
+    assert await utterance.read() == tone(3)
 
 
 async def test_nothing_is_asked_for_while_it_closes(endpoint: Serve) -> None:
@@ -70,7 +70,7 @@ async def test_nothing_is_asked_for_while_it_closes(endpoint: Serve) -> None:
         task = asyncio.create_task(session.close())
         await asyncio.sleep(0)
         with pytest.raises(SessionLost, match="being closed"):
-            session.speak("x")
+            session.synthesize("x")
         with pytest.raises(SessionLost):
             await session.keepalive()
         await task
@@ -99,14 +99,14 @@ async def test_a_cancel_while_it_closes(endpoint: Serve) -> None:
         await peer.gone()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         task = asyncio.create_task(session.close())
-        async for event in speech:
+        async for event in utterance:
             if isinstance(event, Audio):
                 break
         assert await session.cancel() == 1
         with pytest.raises(UtteranceCancelled):
-            await speech.read()
+            await utterance.read()
         await task
 
 
@@ -123,7 +123,7 @@ async def test_a_peer_that_does_not_answer(endpoint: Serve, spoken: bool) -> Non
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
         if spoken:
-            assert await session.speak("x").read() == tone(1)
+            assert await session.synthesize("x").read() == tone(1)
 
 
 async def test_a_peer_that_answers_no_close_frame(endpoint: Serve) -> None:
@@ -149,13 +149,13 @@ async def test_a_peer_that_falls_silent_before_the_end(endpoint: Serve) -> None:
         await peer.gone()
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         await session.close()
-        got = await anext(speech)
+        got = await anext(utterance)
         assert got.voice == "test"  # type: ignore[union-attr]
-        assert await anext(speech) == Audio(tone(1))
+        assert await anext(utterance) == Audio(tone(1))
         with pytest.raises(TimeoutError):
-            await anext(speech)
+            await anext(utterance)
 
 
 async def test_a_session_that_ends_first(endpoint: Serve) -> None:
@@ -202,7 +202,7 @@ async def test_an_end_that_is_cancelled_twice(endpoint: Serve) -> None:
 
     async def talk() -> None:
         async with connect(url) as session:
-            await session.speak("x").read()
+            await session.synthesize("x").read()
             raise ZeroDivisionError
 
     task = asyncio.create_task(talk())

@@ -37,11 +37,11 @@ def tone(count: int, value: int = 1) -> bytes:
     return struct.pack("<h", value) * count
 
 
-async def outcome(speech: Any) -> tuple[bytes, UtterwireError | None]:
+async def outcome(utterance: Any) -> tuple[bytes, UtterwireError | None]:
     """What came of an utterance, and how it ended."""
     audio = b""
     try:
-        async for event in speech:
+        async for event in utterance:
             if isinstance(event, Audio):
                 audio += event.data
     except UtterwireError as exc:
@@ -57,7 +57,7 @@ async def test_a_peer_that_says_nothing(endpoint: Serve) -> None:
         await peer.gone()
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
-        first, second = session.speak("x", request_id="a"), session.speak("y")
+        first, second = session.synthesize("x", request_id="a"), session.synthesize("y")
         _, error = await outcome(first)
         assert isinstance(error, DeadlineExceeded)
         assert (error.which, error.seconds, error.request_id) == ("first_chunk", 0.1, "a")
@@ -65,7 +65,7 @@ async def test_a_peer_that_says_nothing(endpoint: Serve) -> None:
         assert isinstance(after, SessionLost)
         assert after.retryable
         with pytest.raises(UtterwireError):
-            session.speak("z")
+            session.synthesize("z")
 
 
 async def test_a_start_is_no_audio(endpoint: Serve) -> None:
@@ -75,7 +75,7 @@ async def test_a_start_is_no_audio(endpoint: Serve) -> None:
         await peer.gone()
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
-        _, error = await outcome(session.speak("x"))
+        _, error = await outcome(session.synthesize("x"))
     assert isinstance(error, DeadlineExceeded)
     assert error.which == "first_chunk"
 
@@ -88,7 +88,7 @@ async def test_a_peer_that_falls_silent(endpoint: Serve) -> None:
         await peer.gone()
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
-        audio, error = await outcome(session.speak("x"))
+        audio, error = await outcome(session.synthesize("x"))
     assert audio == tone(3)
     assert isinstance(error, DeadlineExceeded)
     assert (error.which, error.audio_bytes) == ("stall", 6)
@@ -113,8 +113,8 @@ async def test_waiting_behind_others_is_no_silence(endpoint: Serve, clock: Any) 
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
-        speeches = [session.speak(text) for text in "xyz"]
-        assert [await s.read() for s in speeches] == [tone(1), tone(2), tone(3)]
+        utterances = [session.synthesize(text) for text in "xyz"]
+        assert [await s.read() for s in utterances] == [tone(1), tone(2), tone(3)]
 
 
 async def test_slow_chunks_are_no_silence(endpoint: Serve, clock: Any) -> None:
@@ -134,7 +134,7 @@ async def test_slow_chunks_are_no_silence(endpoint: Serve, clock: Any) -> None:
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
         audio = b""
-        async for event in session.speak("x"):
+        async for event in session.synthesize("x"):
             if isinstance(event, Audio):
                 audio += event.data
                 arrived.set()
@@ -155,7 +155,7 @@ async def test_a_loop_that_is_held_up_is_no_silence(endpoint: Serve, clock: Any)
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
-        assert await session.speak("x").read() == tone(3)
+        assert await session.synthesize("x").read() == tone(3)
 
 
 async def test_a_pause_between_requests_is_no_silence(endpoint: Serve, clock: Any) -> None:
@@ -166,9 +166,9 @@ async def test_a_pause_between_requests_is_no_silence(endpoint: Serve, clock: An
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), deadlines=SHORT) as session:
-        assert await session.speak("x").read() == tone(1)
+        assert await session.synthesize("x").read() == tone(1)
         await clock.advance(900)
-        assert await session.speak("y").read() == tone(2)
+        assert await session.synthesize("y").read() == tone(2)
 
 
 async def test_no_deadline_at_all(endpoint: Serve) -> None:
@@ -180,7 +180,7 @@ async def test_no_deadline_at_all(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
-        assert await session.speak("x").read() == tone(4)
+        assert await session.synthesize("x").read() == tone(4)
 
 
 async def test_a_peer_that_speaks_on_after_the_end(endpoint: Serve) -> None:
@@ -198,7 +198,7 @@ async def test_a_peer_that_speaks_on_after_the_end(endpoint: Serve) -> None:
 
     with pytest.raises(Enough):
         async with connect(await endpoint(script), deadlines=Deadlines(close_s=0.05)) as session:
-            async for event in session.speak("x", request_id="a"):
+            async for event in session.synthesize("x", request_id="a"):
                 if isinstance(event, Audio):
                     raise Enough
 
@@ -217,12 +217,12 @@ async def test_what_arrives_behind_a_deadline(endpoint: Serve) -> None:
                 await asyncio.sleep(0)
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
-        first = session.speak("x")
+        first = session.synthesize("x")
         listening = asyncio.create_task(outcome(first))
         while not first.received_bytes:  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.001)
         for _ in range(100):
-            session.speak("y" * 200_000)
+            session.synthesize("y" * 200_000)
         _, error = await listening
     assert isinstance(error, UtterwireError)
 
@@ -267,12 +267,12 @@ async def test_a_peer_that_reads_nothing() -> None:
     transport = Stuck()
     deadlines = Deadlines(first_chunk_s=30, stall_s=0.05, close_s=0.05)
     async with Session(transport, deadlines=deadlines) as session:
-        speech = session.speak("x")
+        utterance = session.synthesize("x")
         with pytest.raises(DeadlineExceeded) as caught:
             while True:
                 await session.keepalive()
         assert caught.value.which == "send"
-        _, error = await outcome(speech)
+        _, error = await outcome(utterance)
         assert isinstance(error, DeadlineExceeded)
     assert transport.aborted.is_set()
 
@@ -301,7 +301,7 @@ async def test_a_close_in_the_middle(endpoint: Serve, code: int, retryable: bool
         await peer.connection.close(code, "so \u202eit is")
 
     async with connect(await endpoint(script)) as session:
-        first, second = session.speak("x"), session.speak("y")
+        first, second = session.synthesize("x"), session.synthesize("y")
         audio, error = await outcome(first)
         assert audio == tone(3)
         assert isinstance(error, SessionLost)
@@ -322,7 +322,7 @@ async def test_a_broken_connection(endpoint: Serve) -> None:
         peer.connection.transport.abort()
 
     async with connect(await endpoint(script)) as session:
-        _, error = await outcome(session.speak("x"))
+        _, error = await outcome(session.synthesize("x"))
         assert isinstance(error, SessionLost)
         assert (error.code, error.retryable) == (None, True)
         with pytest.raises(SessionLost):
@@ -359,7 +359,7 @@ async def test_what_is_no_websocket_traffic(endpoint: Serve, frame: bytes) -> No
         await peer.gone()
 
     async with connect(await endpoint(script)) as session:
-        audio, error = await outcome(session.speak("x"))
+        audio, error = await outcome(session.synthesize("x"))
     assert audio == tone(2)
     assert isinstance(error, SessionLost)
     assert "no valid WebSocket traffic" in str(error)
@@ -395,7 +395,7 @@ async def test_a_peer_that_ends_the_session_and_keeps_the_line(
 
     async with connect(await endpoint(script), deadlines=deadlines) as session:
         async with asyncio.timeout(20):
-            _, error = await outcome(session.speak("x"))
+            _, error = await outcome(session.synthesize("x"))
         left.set()
     assert isinstance(error, SessionLost)
     assert error.code == code
@@ -418,8 +418,8 @@ async def test_a_session_that_is_ended(endpoint: Serve, reason: str, retryable: 
         await peer.gone()
 
     async with connect(await endpoint(script)) as session:
-        speeches = [session.speak(text) for text in "xyz"]
-        (audio, first), (_, second), (_, third) = [await outcome(s) for s in speeches]
+        utterances = [session.synthesize(text) for text in "xyz"]
+        (audio, first), (_, second), (_, third) = [await outcome(s) for s in utterances]
     assert audio == tone(3)
     for error in (first, second, third):
         assert isinstance(error, SessionLost)
@@ -440,7 +440,7 @@ async def test_a_session_that_is_ended_while_nothing_is_spoken(endpoint: Serve) 
         await peer.gone()
 
     async with connect(await endpoint(script)) as session:
-        assert await session.speak("x").read() == tone(1)
+        assert await session.synthesize("x").read() == tone(1)
         with pytest.raises(SessionLost) as caught:
             while True:
                 await session.keepalive()
@@ -470,7 +470,7 @@ async def test_pcm_stays_aligned_over_odd_chunks(endpoint: Serve) -> None:
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
         pieces = []
-        async for event in session.speak("x"):
+        async for event in session.synthesize("x"):
             if isinstance(event, Audio):
                 assert len(event.data) % 2 == 0
                 assert event.data
@@ -478,10 +478,10 @@ async def test_pcm_stays_aligned_over_odd_chunks(endpoint: Serve) -> None:
         assert b"".join(pieces) == audio
         assert {v.requirement for v in violations} == {"audio.whole-samples"}
         before = len(violations)
-        assert await session.speak("y").read() == b"\x01\x02"
+        assert await session.synthesize("y").read() == b"\x01\x02"
         assert any("dropped" in str(v) for v in violations[before:])
         # The byte that was left over is not the next utterance's.
-        assert await session.speak("z").read() == tone(2)
+        assert await session.synthesize("z").read() == tone(2)
 
 
 async def test_marks_before_the_start(endpoint: Serve) -> None:
@@ -493,7 +493,7 @@ async def test_marks_before_the_start(endpoint: Serve) -> None:
 
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
-        got = [type(event).__name__ async for event in session.speak("x")]
+        got = [type(event).__name__ async for event in session.synthesize("x")]
     assert got == ["Start", "Audio", "Complete"]
     assert [v.requirement for v in violations] == ["order.start-first"]
 
@@ -510,12 +510,12 @@ async def test_audio_that_is_missing(endpoint: Serve) -> None:
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
         with pytest.raises(AudioMissing, match="6 of 10 bytes") as caught:
-            await session.speak("x").read()
+            await session.synthesize("x").read()
         assert (caught.value.audio_bytes, caught.value.missing_bytes) == (6, 4)
-        last = [event async for event in session.speak("y")][-1]
+        last = [event async for event in session.synthesize("y")][-1]
         assert isinstance(last, Complete)
         assert last.missing_bytes == 4
-        assert await session.speak("z").read() == tone(3)  # more than was said is no loss
+        assert await session.synthesize("z").read() == tone(3)  # more than was said is no loss
     assert [v.requirement for v in violations] == ["complete.audio-bytes"] * 3
 
 
@@ -534,7 +534,7 @@ async def test_a_text_frame_that_is_no_control_message(endpoint: Serve, text: st
 
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
-        assert await session.speak("x").read() == tone(2)
+        assert await session.synthesize("x").read() == tone(2)
 
 
 @pytest.mark.parametrize(
@@ -568,7 +568,7 @@ async def test_control_messages_that_belong_nowhere(
     violations: list[PeerViolation] = []
     url = await endpoint(script)
     async with connect(url, deadlines=SHORT, on_violation=violations.append) as session:
-        _, error = await outcome(session.speak("x"))
+        _, error = await outcome(session.synthesize("x"))
     assert error is None or isinstance(error, UtterwireError)
 
 
@@ -588,10 +588,10 @@ async def test_audio_for_nobody(endpoint: Serve) -> None:
     async with connect(url, on_violation=lambda _: reported.set()) as session:
         await reported.wait()
         reported.clear()
-        assert await session.speak("x").read() == tone(2)
+        assert await session.synthesize("x").read() == tone(2)
         await reported.wait()
         await session.keepalive()
-        assert await session.speak("y").read() == tone(3)
+        assert await session.synthesize("y").read() == tone(3)
 
 
 async def test_violations_are_logged(endpoint: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -601,7 +601,7 @@ async def test_violations_are_logged(endpoint: Serve, caplog: pytest.LogCaptureF
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        await session.speak("x").read()
+        await session.synthesize("x").read()
     assert caplog.text.count("audio.whole-samples") == 1
 
 
@@ -617,7 +617,7 @@ async def test_a_listener_for_violations_that_fails(
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), on_violation=fail) as session:
-        assert await session.speak("x").read() == b""
+        assert await session.synthesize("x").read() == b""
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -631,7 +631,7 @@ class Deaf(Stuck):
 
 async def test_a_transport_that_breaks_when_something_is_sent() -> None:
     async with Session(Deaf(), deadlines=SHORT) as session:
-        _, error = await outcome(session.speak("x"))
+        _, error = await outcome(session.synthesize("x"))
         assert isinstance(error, SessionLost)
         with pytest.raises(SessionLost):
             await session.keepalive()
@@ -658,7 +658,7 @@ class Broken(Stuck):
 async def test_a_fault_of_ours_is_not_hidden(where: str) -> None:
     with pytest.raises(ZeroDivisionError):
         async with Session(Broken(where), deadlines=SHORT) as session:
-            await outcome(session.speak("x"))
+            await outcome(session.synthesize("x"))
 
 
 async def test_who_asked_may_be_gone_when_the_answer_comes(

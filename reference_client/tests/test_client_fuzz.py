@@ -97,12 +97,12 @@ class Tape:
         self._aborted = True
 
 
-async def listen(speech: Any) -> int:
+async def listen(utterance: Any) -> int:
     """Read to the end; returns how many bytes came, and checks the order of events."""
     size = 0
     started = completed = False
     try:
-        async for event in speech:
+        async for event in utterance:
             assert not completed
             assert started is not isinstance(event, Start)
             started = True
@@ -132,10 +132,10 @@ async def talk(played: list[str | bytes], leave: int, interrupt: bool | None) ->
             buffer_bytes=1000,
             max_buffer_bytes=2000,
         ) as session:
-            speeches = [session.speak("x", request_id=f"{n}") for n in range(3)]
+            utterances = [session.synthesize("x", request_id=f"{n}") for n in range(3)]
             if leave < 3:
-                await speeches.pop(leave).aclose()
-            size = sum(await asyncio.gather(*map(listen, speeches)))
+                await utterances.pop(leave).aclose()
+            size = sum(await asyncio.gather(*map(listen, utterances)))
             await session.cancel()
     except UtterwireError as error:
         assert str(error).isprintable()

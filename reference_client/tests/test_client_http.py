@@ -21,7 +21,7 @@ from utterwire_client.errors import (
     UtterwireError,
 )
 from utterwire_client.events import Audio, Complete, Event, Start
-from utterwire_client.http import HttpTransport, http_speech
+from utterwire_client.http import HttpTransport, http_utterance
 
 AUDIO = struct.pack("<8h", *range(8))
 HEAD = {
@@ -104,7 +104,7 @@ async def web() -> AsyncIterator[Serve]:
 
 
 async def gather(url: str, **options: Any) -> list[Event]:
-    return [event async for event in http_speech(url, "Hello.", **options)]
+    return [event async for event in http_utterance(url, "Hello.", **options)]
 
 
 def sound(events: list[Event]) -> bytes:
@@ -231,7 +231,7 @@ async def test_a_body_that_is_cut_off_is_a_failure(web: Serve, how: str) -> None
     heard: list[Event] = []
 
     async def listen(url: str) -> None:
-        async for event in http_speech(url, "Hello."):
+        async for event in http_utterance(url, "Hello."):
             heard.append(event)  # noqa: PERF401 - what came before the failure counts
 
     with pytest.raises(SessionLost) as raised:
@@ -357,7 +357,7 @@ async def test_letting_go_closes_the_connection(web: Serve) -> None:
         await exchange.gone()
         gone.set()
 
-    events = http_speech(await web(script), "Hello.")
+    events = http_utterance(await web(script), "Hello.")
     async for event in events:
         if isinstance(event, Audio):
             break

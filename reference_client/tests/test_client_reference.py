@@ -91,7 +91,7 @@ async def test_what_is_asked_for_is_spoken(server: Launch) -> None:
     async with connect(url, negotiate=True, on_violation=violations.append) as session:
         assert session.info is not None
         assert "interrupt" in session.info.profiles
-        got = [event async for event in session.speak("Hello.")]
+        got = [event async for event in session.synthesize("Hello.")]
         assert isinstance(got[0], Start)
         assert (got[0].sample_rate, got[0].format) == (24000, "pcm_s16le")
         audio = b"".join(event.data for event in got if isinstance(event, Audio))
@@ -99,12 +99,12 @@ async def test_what_is_asked_for_is_spoken(server: Launch) -> None:
         assert isinstance(complete, Complete)
         assert len(audio) == complete.audio_bytes == complete.received_bytes > 0
         assert complete.characters == 6
-        speeches = [session.speak(text) for text in ("Hello.", "Something else.", "?!")]
-        again, other, nothing = [await speech.read() for speech in speeches]
+        utterances = [session.synthesize(text) for text in ("Hello.", "Something else.", "?!")]
+        again, other, nothing = [await utterance.read() for utterance in utterances]
         assert again == audio != other
         assert nothing == b""
         with pytest.raises(UtteranceRejected) as caught:
-            await session.speak("x", voice="nobody's").read()
+            await session.synthesize("x", voice="nobody's").read()
         assert caught.value.code == "invalid_voice"
     assert violations == []
 
@@ -113,7 +113,7 @@ async def test_audio_that_spells_json(server: Launch) -> None:
     violations: list[PeerViolation] = []
     url = (await server("--engine", "brace")).url
     async with connect(url, on_violation=violations.append) as session:
-        got = [event async for event in session.speak("Some words of no importance.")]
+        got = [event async for event in session.synthesize("Some words of no importance.")]
     complete = got[-1]
     assert isinstance(complete, Complete)
     assert complete.audio_bytes == complete.received_bytes > 0
@@ -123,27 +123,27 @@ async def test_audio_that_spells_json(server: Launch) -> None:
 async def test_an_interrupt(server: Launch) -> None:
     url = (await server("--rtf", "0.5")).url
     async with connect(url) as session:
-        long = session.speak("A text that takes a while to be spoken. " * 20)
-        waiting = session.speak("This one waits.")
+        long = session.synthesize("A text that takes a while to be spoken. " * 20)
+        waiting = session.synthesize("This one waits.")
         async for event in long:
             if isinstance(event, Audio):
                 break
         assert await session.cancel() == 2
-        for speech in (long, waiting):
+        for utterance in (long, waiting):
             with pytest.raises(UtteranceCancelled):
-                await speech.read()
-        async for event in session.speak("A text that takes a while to be spoken. " * 20):
+                await utterance.read()
+        async for event in session.synthesize("A text that takes a while to be spoken. " * 20):
             if isinstance(event, Audio):
                 break
-        assert await session.speak("Then.").read()
+        assert await session.synthesize("Then.").read()
 
 
 async def test_a_shutdown_in_the_middle(server: Launch) -> None:
     running = await server("--rtf", "0.5")
     async with connect(running.url) as session:
-        speech = session.speak("A text that takes a while to be spoken.")
+        utterance = session.synthesize("A text that takes a while to be spoken.")
         audio = b""
-        async for event in speech:
+        async for event in utterance:
             if isinstance(event, Audio):
                 if not audio:
                     running.process.send_signal(signal.SIGTERM)
@@ -152,7 +152,7 @@ async def test_a_shutdown_in_the_middle(server: Launch) -> None:
         assert event.audio_bytes == len(audio)
         with pytest.raises((SessionLost, UtteranceRejected)) as caught:
             while True:
-                await session.speak("More.").read()
+                await session.synthesize("More.").read()
         assert caught.value.retryable
     assert await running.process.wait() == 0
 

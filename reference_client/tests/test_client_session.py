@@ -16,8 +16,8 @@ from utterwire_client import (
     PeerViolation,
     RequestInvalid,
     SessionLost,
-    Speech,
     Start,
+    Utterance,
     UtteranceFailed,
     UtteranceRejected,
     Word,
@@ -56,8 +56,8 @@ def untyped(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name != "type"}
 
 
-async def events(speech: Speech) -> list[Any]:
-    return [event async for event in speech]
+async def events(utterance: Utterance) -> list[Any]:
+    return [event async for event in utterance]
 
 
 async def test_one_utterance(endpoint: Serve) -> None:
@@ -67,10 +67,10 @@ async def test_one_utterance(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("Hello.")
-        assert (speech.seq, speech.request_id) == (1, None)
-        got = await events(speech)
-        assert speech.received_bytes == 300
+        utterance = session.synthesize("Hello.")
+        assert (utterance.seq, utterance.request_id) == (1, None)
+        got = await events(utterance)
+        assert utterance.received_bytes == 300
     assert got == [
         Start(sample_rate=24000, format="pcm_s16le", voice="test"),
         Audio(tone(100)),
@@ -103,11 +103,11 @@ async def test_every_field_is_sent(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("Grüße, 世界!\n", **fields)
-        start, audio, _ = await events(speech)
+        utterance = session.synthesize("Grüße, 世界!\n", **fields)
+        start, audio, _ = await events(utterance)
     assert (start.sample_rate, start.format) == (8000, "mulaw")
     assert audio.data == b"\x01\x02\x03"
-    assert speech.request_id == "a\U0001f600"
+    assert utterance.request_id == "a\U0001f600"
 
 
 async def test_text_with_nothing_to_speak(endpoint: Serve) -> None:
@@ -117,7 +117,7 @@ async def test_text_with_nothing_to_speak(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        assert await session.speak("?!").read() == b""
+        assert await session.synthesize("?!").read() == b""
 
 
 async def test_requests_go_out_before_anything_is_read(endpoint: Serve) -> None:
@@ -129,10 +129,10 @@ async def test_requests_go_out_before_anything_is_read(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speeches = [session.speak(text) for text in ("one", "two", "three")]
-        assert [speech.seq for speech in speeches] == [1, 2, 3]
+        utterances = [session.synthesize(text) for text in ("one", "two", "three")]
+        assert [utterance.seq for utterance in utterances] == [1, 2, 3]
         for number in (3, 1, 2):  # read in another order than they are spoken
-            assert await speeches[number - 1].read() == tone(10, number)
+            assert await utterances[number - 1].read() == tone(10, number)
 
 
 async def test_many_readers_in_a_task_group(endpoint: Serve) -> None:
@@ -143,7 +143,7 @@ async def test_many_readers_in_a_task_group(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(session.speak(str(n)).read()) for n in range(1, 21)]
+        tasks = [group.create_task(session.synthesize(str(n)).read()) for n in range(1, 21)]
     assert [task.result() for task in tasks] == [tone(500, n) + tone(3, -n) for n in range(1, 21)]
 
 
@@ -159,12 +159,12 @@ async def test_answers_find_their_request_by_seq(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speeches = [session.speak("same") for _ in range(3)]
+        utterances = [session.synthesize("same") for _ in range(3)]
         with pytest.raises(UtteranceRejected) as full:
-            await speeches[2].read()
-        assert await speeches[0].read() == tone(4)
+            await utterances[2].read()
+        assert await utterances[0].read() == tone(4)
         with pytest.raises(UtteranceRejected) as voice:
-            await speeches[1].read()
+            await utterances[1].read()
     assert (full.value.code, full.value.retryable) == ("queue_full", True)
     assert (voice.value.code, voice.value.retryable) == ("invalid_voice", False)
 
@@ -184,10 +184,10 @@ async def test_a_failure_ends_one_utterance_only(endpoint: Serve) -> None:
     async with connect(await endpoint(script)) as session:
         got = []
         with pytest.raises(UtteranceFailed) as caught:
-            async for event in session.speak("one", request_id="a"):
+            async for event in session.synthesize("one", request_id="a"):
                 got.append(event)  # noqa: PERF401 - what came before the failure counts
         assert got[1:] == [Audio(tone(5))]
-        assert await session.speak("two").read() == tone(6)
+        assert await session.synthesize("two").read() == tone(6)
     assert (caught.value.code, caught.value.retryable) == ("synthesis_failed", True)
     assert (caught.value.audio_bytes, caught.value.request_id) == (10, "a")
     assert str(caught.value).isprintable()
@@ -205,7 +205,7 @@ async def test_control_may_come_in_binary_frames(endpoint: Serve) -> None:
 
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
-        assert await session.speak("x").read() == b"".join(LOOKS_LIKE_CONTROL)
+        assert await session.synthesize("x").read() == b"".join(LOOKS_LIKE_CONTROL)
 
 
 async def test_what_is_not_known_is_skipped(endpoint: Serve) -> None:
@@ -220,7 +220,7 @@ async def test_what_is_not_known_is_skipped(endpoint: Serve) -> None:
 
     violations: list[PeerViolation] = []
     async with connect(await endpoint(script), on_violation=violations.append) as session:
-        assert await session.speak("x").read() == tone(2)
+        assert await session.synthesize("x").read() == tone(2)
     assert violations == []
 
 
@@ -236,7 +236,7 @@ async def test_marks(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        got = await events(session.speak("hi hi", marks=["word"]))
+        got = await events(session.synthesize("hi hi", marks=["word"]))
     assert got[1] == Marks((Word("hi", 0.1, 0.4, 0, 2), Word("hi", 0.1, 0.4, 3, 5)))
 
 
@@ -249,12 +249,12 @@ async def test_an_endpoint_of_before(endpoint: Serve) -> None:
         await peer.send("synthesis_complete")
 
     async with connect(await endpoint(script)) as session:
-        got = await events(session.speak("x", sample_rate=16000))
+        got = await events(session.synthesize("x", sample_rate=16000))
         assert got[0] == Start(sample_rate=16000, format="pcm_s16le", voice=None, implied=True)
         assert got[1:] == [Audio(tone(7)), Complete(received_bytes=14, duration_s=7 / 16000)]
         await session.close()
         with pytest.raises(SessionLost):
-            session.speak("y")
+            session.synthesize("y")
 
 
 async def test_an_endpoint_of_before_that_stays(endpoint: Serve) -> None:
@@ -271,10 +271,10 @@ async def test_an_endpoint_of_before_that_stays(endpoint: Serve) -> None:
         assert [m["text"] for m in peer.received] == ["0", "1", "2", "3"]
 
     async with connect(await endpoint(script)) as session:
-        speeches = [session.speak(str(number)) for number in range(3)]
-        assert [await speech.read() for speech in speeches] == [tone(n) for n in (1, 2, 3)]
+        utterances = [session.synthesize(str(number)) for number in range(3)]
+        assert [await utterance.read() for utterance in utterances] == [tone(n) for n in (1, 2, 3)]
         with pytest.raises(UtteranceFailed, match="no voice today") as caught:
-            await session.speak("3").read()
+            await session.synthesize("3").read()
     assert caught.value.retryable is False
 
 
@@ -287,7 +287,7 @@ async def test_keepalive(endpoint: Serve) -> None:
 
     async with connect(await endpoint(script)) as session:
         await session.keepalive()
-        assert await session.speak("x").read() == tone(1)
+        assert await session.synthesize("x").read() == tone(1)
     with pytest.raises(SessionLost):
         await session.keepalive()
 
@@ -319,8 +319,8 @@ async def test_no_invalid_message_leaves(endpoint: Serve, request_: dict[str, An
 
     async with connect(await endpoint(script)) as session:
         with pytest.raises(RequestInvalid):
-            session.speak(**request_)
-        assert await session.speak("valid").read() == tone(1)
+            session.synthesize(**request_)
+        assert await session.synthesize("valid").read() == tone(1)
 
 
 async def test_an_id_is_used_by_one_utterance_at_a_time(endpoint: Serve) -> None:
@@ -331,11 +331,11 @@ async def test_an_id_is_used_by_one_utterance_at_a_time(endpoint: Serve) -> None
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x", request_id="a")
+        utterance = session.synthesize("x", request_id="a")
         with pytest.raises(RequestInvalid):
-            session.speak("y", request_id="a")
-        assert await speech.read() == tone(1)
-        assert await session.speak("y", request_id="a").read() == tone(2)
+            session.synthesize("y", request_id="a")
+        assert await utterance.read() == tone(1)
+        assert await session.synthesize("y", request_id="a").read() == tone(2)
 
 
 async def test_one_reader_at_a_time(endpoint: Serve) -> None:
@@ -346,14 +346,14 @@ async def test_one_reader_at_a_time(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script)) as session:
-        speech = session.speak("x")
-        first = asyncio.create_task(anext(speech))
+        utterance = session.synthesize("x")
+        first = asyncio.create_task(anext(utterance))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="another task"):
-            await anext(speech)
+            await anext(utterance)
         await session.keepalive()
         assert isinstance(await first, Start)
-        assert await speech.read() == tone(1)
+        assert await utterance.read() == tone(1)
 
 
 # -- negotiate
@@ -393,7 +393,7 @@ async def test_what_the_endpoint_offers(endpoint: Serve) -> None:
         assert session.info.profiles == {"core", "negotiate"}
         assert session.info.limits["max_waiting"] == 8
         assert session.info.voices == ("anna",)
-        assert await session.speak("x").read() == tone(1)
+        assert await session.synthesize("x").read() == tone(1)
 
 
 @pytest.mark.parametrize("code", ["unknown_type", "unsupported_version"])
@@ -407,7 +407,7 @@ async def test_an_endpoint_that_does_not_negotiate(endpoint: Serve, code: str) -
 
     async with connect(await endpoint(script), negotiate=True) as session:
         assert session.info is None
-        assert await session.speak("x").read() == tone(1)
+        assert await session.synthesize("x").read() == tone(1)
 
 
 async def test_what_goes_beyond_the_stated_limits_is_not_sent(endpoint: Serve) -> None:
@@ -426,8 +426,8 @@ async def test_what_goes_beyond_the_stated_limits_is_not_sent(endpoint: Serve) -
             {"text": "x", "request_id": "i" * 201},
         ):
             with pytest.raises(RequestInvalid):
-                session.speak(**invalid)
-        assert await session.speak("x" * 5000, speed=2.0).read() == tone(1)
+                session.synthesize(**invalid)
+        assert await session.synthesize("x" * 5000, speed=2.0).read() == tone(1)
 
 
 async def test_no_more_wait_than_the_endpoint_lets(endpoint: Serve) -> None:
@@ -450,12 +450,12 @@ async def test_no_more_wait_than_the_endpoint_lets(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), negotiate=True) as session:
-        speeches = [session.speak("x", request_id=f"{n}") for n in range(10)]
-        assert speeches[9].seq is None
+        utterances = [session.synthesize("x", request_id=f"{n}") for n in range(10)]
+        assert utterances[9].seq is None
         with pytest.raises(RequestInvalid, match="in use"):
-            session.speak("x", request_id="9")
-        assert [await s.read() for s in speeches] == [tone(n) for n in range(2, 12)]
-        assert speeches[9].seq == 11
+            session.synthesize("x", request_id="9")
+        assert [await s.read() for s in utterances] == [tone(n) for n in range(2, 12)]
+        assert utterances[9].seq == 11
     assert waiting == 1
 
 
@@ -473,12 +473,12 @@ async def test_what_is_too_big_once_it_is_written(endpoint: Serve) -> None:
 
     async with connect(await endpoint(script), negotiate=True) as session:
         with pytest.raises(RequestInvalid, match="bytes"):
-            session.speak("\U0001f600" * 65536)
-        speeches = [session.speak(text) for text in ("x", "\U0001f600" * 65536, "z")]
-        assert await speeches[0].read() == tone(2)
+            session.synthesize("\U0001f600" * 65536)
+        utterances = [session.synthesize(text) for text in ("x", "\U0001f600" * 65536, "z")]
+        assert await utterances[0].read() == tone(2)
         with pytest.raises(RequestInvalid, match="bytes"):
-            await speeches[1].read()
-        assert await speeches[2].read() == tone(3)
+            await utterances[1].read()
+        assert await utterances[2].read() == tone(3)
 
 
 async def test_the_sessions_own_ids_are_not_the_callers(endpoint: Serve) -> None:
@@ -491,8 +491,11 @@ async def test_the_sessions_own_ids_are_not_the_callers(endpoint: Serve) -> None
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), interrupt=True) as session:
-        speeches = [session.speak("x", request_id="utterance-1"), *map(session.speak, "yz")]
-        assert [await speech.read() for speech in speeches] == [tone(1), tone(2), tone(3)]
+        utterances = [
+            session.synthesize("x", request_id="utterance-1"),
+            *map(session.synthesize, "yz"),
+        ]
+        assert [await utterance.read() for utterance in utterances] == [tone(1), tone(2), tone(3)]
 
 
 async def test_what_waits_is_spoken_before_the_end(endpoint: Serve) -> None:
@@ -505,8 +508,8 @@ async def test_what_waits_is_spoken_before_the_end(endpoint: Serve) -> None:
         await peer.say_goodbye()
 
     async with connect(await endpoint(script), negotiate=True) as session:
-        speeches = [session.speak("x") for _ in range(3)]
-    assert [await speech.read() for speech in speeches] == [tone(2), tone(3), tone(4)]
+        utterances = [session.synthesize("x") for _ in range(3)]
+    assert [await utterance.read() for utterance in utterances] == [tone(2), tone(3), tone(4)]
 
 
 async def test_deadlines_are_numbers_of_seconds() -> None:

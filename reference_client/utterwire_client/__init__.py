@@ -1,7 +1,7 @@
 """The reference client of Utterwire: speech from an endpoint, as it is made.
 
     async with connect("ws://127.0.0.1:8080") as session:
-        async for event in session.speak("Hello."):
+        async for event in session.synthesize("Hello."):
             if isinstance(event, Audio):
                 play(event.data)
 
@@ -30,8 +30,8 @@ from utterwire_client.errors import (
 from utterwire_client.events import Audio, Complete, EndpointInfo, Event, Marks, Start, Word
 from utterwire_client.session import Session, connect
 from utterwire_client.speakable import SpeakableState, speakable
-from utterwire_client.speech import Speech
 from utterwire_client.transport import Headers, Transport, TransportClosed
+from utterwire_client.utterance import Utterance
 from utterwire_client.wav import wav_header
 
 __all__ = [
@@ -54,10 +54,10 @@ __all__ = [
     "Session",
     "SessionLost",
     "SpeakableState",
-    "Speech",
     "Start",
     "Transport",
     "TransportClosed",
+    "Utterance",
     "UtteranceCancelled",
     "UtteranceFailed",
     "UtteranceRejected",

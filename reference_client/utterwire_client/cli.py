@@ -492,7 +492,7 @@ async def _speak(
         on_violation=warn,
     ) as session:
         progress.requested()
-        speech = session.speak(
+        utterance = session.synthesize(
             job.text,
             voice=job.voice,
             speed=job.speed,
@@ -500,7 +500,7 @@ async def _speak(
             format=job.format,
             marks=None if words is None else ["word"],
         )
-        await play(speech, speech.demand_whole)
+        await play(utterance, utterance.demand_whole)
 
 
 async def _speak_over_http(
@@ -509,9 +509,9 @@ async def _speak_over_http(
     warn: Callable[[PeerViolation], None],
     play: Callable[[AsyncIterator[Event], Callable[[Complete], None]], Awaitable[None]],
 ) -> None:
-    http_speech = _http()
+    http_utterance = _http()
     progress.requested()
-    events = http_speech(
+    events = http_utterance(
         job.endpoint.url,
         job.text,
         transport="sse" if job.transport == "sse" else "http",
@@ -633,10 +633,10 @@ async def _speak_lines(
 def _http() -> "Callable[..., AsyncGenerator[Event]]":
     """What speaks over HTTP, which needs a package of its own."""
     try:
-        from utterwire_client.http import http_speech
+        from utterwire_client.http import http_utterance
     except ModuleNotFoundError as exc:
         missing = (exc.name or "httpx").partition(".")[0]
         raise ExtraMissing(
             f"HTTP needs the package {missing}: pip install 'utterwire[client]'"
         ) from None
-    return http_speech
+    return http_utterance

@@ -33,7 +33,7 @@ from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
 from utterwire_client.events import Audio, Complete, Event, Start
 from utterwire_client.transport import Headers, checked_headers
 
-__all__ = ["HttpTransport", "http_speech"]
+__all__ = ["HttpTransport", "http_utterance"]
 
 #: How the audio of an answer travels: as it is, or in base64 inside server-sent events.
 HttpTransport = Literal["http", "sse"]
@@ -108,7 +108,7 @@ class _Answer:
         )
 
 
-async def http_speech(
+async def http_utterance(
     url: str,
     text: str,
     *,
@@ -127,8 +127,8 @@ async def http_speech(
 
     ``url`` is the endpoint's address (see :func:`~utterwire_client.address.http_url`).
     ``transport`` is ``http`` for the audio as it is, ``sse`` for events. The other parameters are
-    those of :func:`~utterwire_client.session.connect` and ``speak``. Closing the generator closes
-    the connection, which cancels the utterance.
+    those of :func:`~utterwire_client.session.connect` and ``synthesize``. Closing the generator
+    closes the connection, which cancels the utterance.
 
     A body that is cut off raises (``client.http-truncation``), and so does a stream of events that
     ends before ``audio_stream_end``.

@@ -27,7 +27,7 @@ from utterwire_client.errors import (
 )
 from utterwire_client.events import Audio, Complete, Event, Start
 from utterwire_client.session import Session, connect
-from utterwire_client.speech import Speech
+from utterwire_client.utterance import Utterance
 
 __all__ = ["PROFILES", "EventWriter", "LineReader", "LineSpeaker", "Profile"]
 
@@ -104,7 +104,7 @@ class _Line:
 
     number: int
     text: str
-    speech: Speech | None = None
+    utterance: Utterance | None = None
     written: int = 0
     silenced: bool = False
     backoff: Backoff = field(default_factory=Backoff)
@@ -214,25 +214,25 @@ class LineSpeaker:
         if session is None or session.closed:
             return
         for line in self._lines:
-            if line.speech is None and not line.tries and not line.silenced:
+            if line.utterance is None and not line.tries and not line.silenced:
                 # What is wrong with it is told when it is its turn.
                 with contextlib.suppress(UtterwireError):
-                    line.speech = session.speak(line.text, voice=self._voice)
+                    line.utterance = session.synthesize(line.text, voice=self._voice)
 
     async def _interrupt(self) -> None:
         for line in self._lines:
             line.silenced = True
         self._stopped.set()
         session = self._session
-        if session is None or session.closed or all(line.speech is None for line in self._lines):
+        if session is None or session.closed or all(line.utterance is None for line in self._lines):
             return
         try:
             await session.cancel()
         except UtterwireError:
             # It cannot be told to stop: what it still sends is dropped.
             for line in self._lines:
-                if line.silenced and line.speech is not None:
-                    await line.speech.aclose()
+                if line.silenced and line.utterance is not None:
+                    await line.utterance.aclose()
 
     # -- audio out
 
@@ -266,15 +266,15 @@ class LineSpeaker:
 
     async def _hear(self, line: _Line) -> None:
         if self._by_session:
-            speech = await self._asked(line)
-            async for event in speech:
+            utterance = await self._asked(line)
+            async for event in utterance:
                 await self._heard(line, event)
                 if isinstance(event, Complete):
-                    speech.demand_whole(event)
+                    utterance.demand_whole(event)
         else:
-            from utterwire_client.http import http_speech
+            from utterwire_client.http import http_utterance
 
-            events = http_speech(
+            events = http_utterance(
                 self._url,
                 line.text,
                 transport="sse" if self._profile == "sse" else "http",
@@ -307,11 +307,11 @@ class LineSpeaker:
             await self._write(event.data)
             line.written += len(event.data)
 
-    async def _asked(self, line: _Line) -> Speech:
-        """The speech of a line, in a session that is opened for it if there is none."""
+    async def _asked(self, line: _Line) -> Utterance:
+        """The utterance of a line, in a session that is opened for it if there is none."""
         if self._session is None or self._session.closed:
-            if line.speech is not None:
-                return line.speech  # what came of it is told by reading it
+            if line.utterance is not None:
+                return line.utterance  # what came of it is told by reading it
             await self._leave_quietly()
             connection = connect(
                 self._url,
@@ -323,10 +323,10 @@ class LineSpeaker:
             )
             self._session = await connection.__aenter__()
             self._connection = connection
-        if line.speech is None:
-            line.speech = self._session.speak(line.text, voice=self._voice)
+        if line.utterance is None:
+            line.utterance = self._session.synthesize(line.text, voice=self._voice)
         self._ask_ahead()
-        return line.speech
+        return line.utterance
 
     async def _leave_quietly(self) -> None:
         # Of a session that is over, all there was to tell was told by its utterances.
@@ -338,7 +338,7 @@ class LineSpeaker:
         if not exc.retryable or line.tries >= self._retries or line.written or line.silenced:
             return False
         line.tries += 1
-        line.speech = None
+        line.utterance = None
         seconds = line.backoff.wait_s(getattr(exc, "retry_after_s", None))
         self._stopped.clear()
         with contextlib.suppress(TimeoutError):

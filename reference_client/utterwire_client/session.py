@@ -48,8 +48,8 @@ from utterwire_client.errors import (
     Waiting,
 )
 from utterwire_client.events import Audio, Complete, EndpointInfo, Marks, Start, Word
-from utterwire_client.speech import Inbox, Request, Speech
 from utterwire_client.transport import Headers, Transport, TransportClosed
+from utterwire_client.utterance import Inbox, Request, Utterance
 
 __all__ = ["Session", "connect"]
 
@@ -154,7 +154,7 @@ class Session:
         """Whether the session is over, whoever ended it."""
         return self._over is not None
 
-    def speak(
+    def synthesize(
         self,
         text: str,
         *,
@@ -164,7 +164,7 @@ class Session:
         format: str | None = None,
         request_id: str | None = None,
         marks: Sequence[str] | None = None,
-    ) -> Speech:
+    ) -> Utterance:
         """Ask for an utterance; iterate over what is returned.
 
         The request goes out at once, or, where the endpoint stated how many it lets wait, when
@@ -192,7 +192,7 @@ class Session:
             self._held.append(inbox)
         else:
             self._submit(inbox)
-        return Speech(inbox, self._abandon)
+        return Utterance(inbox, self._abandon)
 
     async def cancel(self, request_id: str | None = None) -> int:
         """Stop the utterance of that id, or all that have not ended; returns how many it stopped.

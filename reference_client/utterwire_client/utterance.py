@@ -12,7 +12,7 @@ from utterwire_client.bell import Bell
 from utterwire_client.errors import AudioMissing, UtteranceCancelled, UtterwireError
 from utterwire_client.events import Audio, Complete, Event, Start
 
-__all__ = ["Inbox", "Request", "Speech"]
+__all__ = ["Inbox", "Request", "Utterance"]
 
 # What one event weighs beside its audio, so that a peer which sends single samples is held up too.
 _EVENT_BYTES = 256
@@ -117,15 +117,15 @@ class Inbox:
         return event
 
 
-class Speech:
+class Utterance:
     """One utterance: iterate over it for its events.
 
-    ``async for event in speech`` yields ``Start``, ``Audio``, ``Marks`` and ``Complete`` and ends
-    after ``Complete``; any other end raises an :class:`~utterwire_client.errors.UtterwireError`.
-    Whoever stops before the end gives the utterance up: by leaving the loop and letting go of
-    this object, by ``aclose``, at the end of an ``async with`` block, or by having the read
-    cancelled. The endpoint is then told to stop, if it can be; what it still sends is thrown away,
-    and the session's other utterances go on.
+    ``async for event in utterance`` yields ``Start``, ``Audio``, ``Marks`` and ``Complete`` and
+    ends after ``Complete``; any other end raises an
+    :class:`~utterwire_client.errors.UtterwireError`. Whoever stops before the end gives the
+    utterance up: by leaving the loop and letting go of this object, by ``aclose``, at the end of an
+    ``async with`` block, or by having the read cancelled. The endpoint is then told to stop, if it
+    can be; what it still sends is thrown away, and the session's other utterances go on.
     """
 
     def __init__(self, inbox: Inbox, abandon: Callable[[Inbox], None]) -> None:
