@@ -1,12 +1,13 @@
 """Measure what streaming by the window brings: first sound and cost, and how far it is off.
 
-    python scripts/kokoro_streaming.py --model-dir DIR --out evidence/kokoro_streaming.json
+    python scripts/kokoro_streaming.py --model-dir DIR                         # kokoro-onnx
+    python scripts/kokoro_streaming.py --model-dir DIR --engine kokoro-torch   # where torch is
 
-In each round, in turns: the whole graph on the whole sentence, the engine by the sentence and by
-the window, and, with ``--peer PYTHON``, PyPI's `kokoro-onnx` on the same weights in an interpreter
-of its own that has it. Times are of one process at a time; ratios are within a round, and their
-median is told. The distance is that of `log_mel.py`, over the same source noise; the noise floor is
-that of two exact renderings with different noise.
+In each round, in turns: the stock model on the whole sentence, the engine by the sentence and by
+the window, and, with ``--peer PYTHON``, PyPI's `kokoro-onnx` on the same ONNX weights in an
+interpreter of its own that has it. kokoro-torch computes in this process, as the others do. Times
+are of one process at a time; ratios are within a round, and their median is told. The distance is
+that of `log_mel.py`, over the same source noise; the noise floor is that of two exact renderings.
 """
 
 # ruff: noqa: RUF001 - phonemes look like letters
@@ -29,10 +30,14 @@ from typing import Any, Final
 import numpy as np
 import provenance
 from log_mel import distance
+from stock_kokoro import onnx_graph, torch_model
 from utterwire_server.engines import SpeechRequest
-from utterwire_server.engines.kokoro.acoustics import tokens_of
+from utterwire_server.engines.kokoro.acoustics import Acoustics, tokens_of
 from utterwire_server.engines.kokoro.calibration import measured
+from utterwire_server.engines.kokoro.engine import KokoroEngine
 from utterwire_server.engines.kokoro.onnx import KokoroOnnxEngine, OnnxAcoustics
+from utterwire_server.engines.kokoro.speech import Streaming
+from utterwire_server.engines.kokoro.torch import KokoroTorchEngine, TorchAcoustics
 from utterwire_server.engines.kokoro.windows import windows
 from utterwire_server.model.folder import ModelFolder
 from utterwire_server.text.segment import Segment
@@ -104,33 +109,33 @@ class Peer:
         self._process.communicate()
 
 
-class Whole:
-    """The graph as it is published, on the whole sentence."""
-
-    def __init__(self, folder: ModelFolder, voice: str, threads: int) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        self._session = onnxruntime.InferenceSession(
-            folder.file("kokoro.onnx"), options, providers=["CPUExecutionProvider"]
+def make_engine(
+    folder: ModelFolder, options: argparse.Namespace, streaming: Streaming
+) -> KokoroEngine:
+    """The engine that was asked for, on phonemes."""
+    if options.engine == "kokoro-onnx":
+        return KokoroOnnxEngine(
+            folder, front_end=Phonemes(), streaming=streaming, threads=options.threads
         )
-        self._folder, self._styles = folder, folder.styles(voice)
+    return KokoroTorchEngine(
+        folder, front_end=Phonemes(), streaming=streaming, device="cpu", threads=options.threads
+    )
 
-    def speak(self, phonemes: str) -> float:
-        begin = time.perf_counter()
-        self._session.run(
-            ["audio"],
-            {
-                "tokens": np.array([tokens_of(phonemes, self._folder.vocabulary)]),
-                "style": self._styles[len(phonemes) - 1][np.newaxis],
-                "speed": np.ones(1, np.float32),
-            },
+
+def make_acoustics(folder: ModelFolder, options: argparse.Namespace) -> Acoustics:
+    """What the engine computes with."""
+    if options.engine == "kokoro-onnx":
+        return OnnxAcoustics(
+            folder.file("kokoro-front.onnx"),
+            folder.file("kokoro-generator.onnx"),
+            threads=options.threads,
         )
-        return time.perf_counter() - begin
+    return TorchAcoustics(
+        folder.file("config.json"), folder.file("kokoro.pth"), threads=options.threads
+    )
 
 
-async def speak(engine: KokoroOnnxEngine, phonemes: str, voice: str) -> tuple[float, float]:
+async def speak(engine: KokoroEngine, phonemes: str, voice: str) -> tuple[float, float]:
     """Seconds until the first block, and until the last."""
     begin = time.perf_counter()
     first = 0.0
@@ -141,23 +146,26 @@ async def speak(engine: KokoroOnnxEngine, phonemes: str, voice: str) -> tuple[fl
 
 async def times(folder: ModelFolder, options: argparse.Namespace) -> dict[str, Any]:
     """For each sentence the seconds of each way, in every round, and the ratios."""
-    engines = {
-        streaming: KokoroOnnxEngine(
-            folder, front_end=Phonemes(), streaming=streaming, threads=options.threads
-        )
-        for streaming in ("sentence", "window")
-    }
+    streamings: tuple[Streaming, ...] = ("sentence", "window")
+    engines = {streaming: make_engine(folder, options, streaming) for streaming in streamings}
     for engine in engines.values():
         await engine.start()
-    whole = Whole(folder, options.voice, options.threads)
+    stock = onnx_graph if options.engine == "kokoro-onnx" else torch_model
+    synthesize, styles = stock(folder.path, options.threads), folder.styles(options.voice)
+
+    def whole(phonemes: str) -> float:
+        begin = time.perf_counter()
+        synthesize(phonemes, styles[len(phonemes) - 1])
+        return time.perf_counter() - begin
+
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         peer = options.peer and Peer(options.peer, folder, options.voice, Path(scratch))
         for name, phonemes in SENTENCES.items():
-            whole.speak(phonemes)
+            whole(phonemes)
             rounds: list[dict[str, float]] = []
             for _ in range(options.rounds):
-                seconds = {"full forward": whole.speak(phonemes)}
+                seconds = {"full forward": whole(phonemes)}
                 for streaming, engine in engines.items():
                     first, last = await speak(engine, phonemes, options.voice)
                     seconds |= {f"{streaming}, first": first, f"{streaming}, all": last}
@@ -182,11 +190,7 @@ async def times(folder: ModelFolder, options: argparse.Namespace) -> dict[str, A
 
 def distances(folder: ModelFolder, options: argparse.Namespace) -> dict[str, Any]:
     """For each voice: dB between window and sentence, and between two exact renderings."""
-    acoustics = OnnxAcoustics(
-        folder.file("kokoro-front.onnx"),
-        folder.file("kokoro-generator.onnx"),
-        threads=options.threads,
-    )
+    acoustics = make_acoustics(folder, options)
     result: dict[str, Any] = {}
     for voice in [voice for voice in options.voices.split(",") if voice in folder.voices]:
         styles = folder.styles(voice)
@@ -243,13 +247,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write the result."""
     parser = argparse.ArgumentParser(description="What streaming by the window brings.")
     parser.add_argument("--model-dir", required=True, help="the model's folder")
+    parser.add_argument("--engine", choices=("kokoro-onnx", "kokoro-torch"), default="kokoro-onnx")
     parser.add_argument("--voice", default="af_heart", help="whose times are taken")
     parser.add_argument("--voices", default=",".join(VOICES), help="whose distances are taken")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer", help="a Python that has PyPI's kokoro-onnx")
     parser.add_argument("--plots", help="a folder for spectrograms")
-    parser.add_argument("--out", default="evidence/kokoro_streaming.json", help="- for the screen")
+    parser.add_argument(
+        "--out", help="- for the screen (default evidence/kokoro_streaming_onnx.json, or _torch)"
+    )
     options = parser.parse_args(arguments)
     started = datetime.datetime.now(datetime.UTC)
     folder = ModelFolder(Path(options.model_dir))
@@ -264,8 +271,12 @@ def main(arguments: list[str] | None = None) -> int:
     command += [
         named.get(given[index - 1], each) if index else each for index, each in enumerate(given)
     ]
-    head = provenance.record(command, started, ["numpy", "onnxruntime"])
-    provenance.write({**head, "threads": options.threads, **result}, options.out)
+    library = options.engine.removeprefix("kokoro-")
+    head = provenance.record(
+        command, started, ["numpy", {"onnx": "onnxruntime"}.get(library, library)]
+    )
+    out = options.out or f"evidence/kokoro_streaming_{library}.json"
+    provenance.write({**head, "threads": options.threads, **result}, out)
     return 0
 
 

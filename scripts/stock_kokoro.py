@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["main"]
+__all__ = ["main", "onnx_graph", "torch_model"]
 
 Synthesis = Callable[[str, npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
@@ -45,13 +45,13 @@ def g2p(british: bool) -> Callable[[str], str]:
     return lambda text: str(convert(text)[0])
 
 
-def onnx_graph(folder: Path) -> Synthesis:
+def onnx_graph(folder: Path, threads: int = 2) -> Synthesis:
     """The whole graph in ONNX Runtime."""
     import onnxruntime
 
     vocabulary = json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab"]
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(
         str(folder / "kokoro.onnx"), options, providers=["CPUExecutionProvider"]
     )
@@ -68,12 +68,12 @@ def onnx_graph(folder: Path) -> Synthesis:
     return synthesize
 
 
-def torch_model(folder: Path) -> Synthesis:
+def torch_model(folder: Path, threads: int = 2) -> Synthesis:
     """`KModel` of the package `kokoro`, on the CPU."""
     import torch
     from kokoro import KModel
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     # With both files given nothing is fetched; the name only has to be one it knows.
     model = KModel(
         repo_id="hexgrad/Kokoro-82M",

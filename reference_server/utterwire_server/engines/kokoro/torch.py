@@ -23,7 +23,7 @@ from utterwire_server.engines.kokoro.acoustics import (
     Interrupted,
     Prepared,
 )
-from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING, KokoroEngine
+from utterwire_server.engines.kokoro.engine import DEFAULT_STREAMING, KokoroEngine, TextFrontEnd
 from utterwire_server.engines.kokoro.onnx import sensible_threads
 from utterwire_server.engines.kokoro.speech import Streaming
 from utterwire_server.engines.kokoro.statistics import Statistics
@@ -72,6 +72,7 @@ class KokoroTorchEngine(KokoroEngine):
     """Kokoro in PyTorch. `worker_engine` puts it into a process of its own, where it belongs.
 
     :param folder: where the model lies.
+    :param front_end: as for `KokoroEngine`.
     :param device: as for `device_of`.
     :param threads: how many threads compute a block; None for `sensible_threads`.
     :param workers: how many blocks are made at once, each by a copy of the model.
@@ -82,6 +83,7 @@ class KokoroTorchEngine(KokoroEngine):
         self,
         folder: ModelFolder,
         *,
+        front_end: TextFrontEnd | None = None,
         streaming: Streaming = DEFAULT_STREAMING,
         device: str = "auto",
         threads: int | None = None,
@@ -107,6 +109,7 @@ class KokoroTorchEngine(KokoroEngine):
             name="kokoro-torch",
             weights="kokoro.pth",
             make_acoustics=make,
+            front_end=front_end,
             streaming=streaming,
             workers=workers,
         )
