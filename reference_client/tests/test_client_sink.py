@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from utterwire_client import Start
+from utterwire_client.side_thread import SideThread
 from utterwire_client.sink import (
     FileSink,
     RawContainer,
     StreamSink,
     WavContainer,
-    WritingThread,
 )
 from utterwire_client.wav import MAX_DATA_BYTES, wav_header
 
@@ -189,7 +189,7 @@ def test_what_no_wav_can_hold() -> None:
 
 
 async def test_calls_run_in_order_beside_the_loop() -> None:
-    thread = WritingThread()
+    thread = SideThread()
     order: list[tuple[int, bool]] = []
 
     def call(number: int) -> int:
@@ -203,7 +203,7 @@ async def test_calls_run_in_order_beside_the_loop() -> None:
 
 
 async def test_what_a_call_raises_is_raised() -> None:
-    thread = WritingThread()
+    thread = SideThread()
 
     def fail() -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -214,7 +214,7 @@ async def test_what_a_call_raises_is_raised() -> None:
 
 
 async def test_a_call_that_blocks_holds_up_nobody_else() -> None:
-    thread = WritingThread()
+    thread = SideThread()
     release, entered, done = threading.Event(), threading.Event(), threading.Event()
 
     def block() -> None:
@@ -235,7 +235,7 @@ async def test_a_call_that_blocks_holds_up_nobody_else() -> None:
 
 
 def test_a_loop_that_is_gone() -> None:
-    thread = WritingThread()
+    thread = SideThread()
     release, ended = threading.Event(), threading.Event()
 
     async def leave() -> None:

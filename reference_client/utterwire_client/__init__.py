@@ -10,6 +10,7 @@ See ``reference_client/README.md``. Sessions need the extra ``client``.
 
 import logging
 
+from utterwire_client.backend import Backend
 from utterwire_client.chunker import IncrementalSentenceChunker
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.endpoints import Endpoint, find_endpoint
@@ -22,14 +23,20 @@ from utterwire_client.errors import (
     PeerViolation,
     RequestInvalid,
     SessionLost,
+    SpeechIncomplete,
     UtteranceCancelled,
     UtteranceFailed,
     UtteranceRejected,
     UtterwireError,
 )
 from utterwire_client.events import Audio, Complete, EndpointInfo, Event, Marks, Start, Word
+from utterwire_client.interruption import Interruption
+from utterwire_client.playback import Gap, Playback
+from utterwire_client.player import DevicePlayer, Player, StreamPlayer, WavPlayer
+from utterwire_client.sentence import Lost, Sentence, Skipped, SpeechEvent, Spoken
 from utterwire_client.session import Session, connect
 from utterwire_client.speakable import SpeakableState, speakable
+from utterwire_client.speech import Speech, SpeechOptions
 from utterwire_client.transport import Headers, Transport, TransportClosed
 from utterwire_client.utterance import Utterance
 from utterwire_client.wav import wav_header
@@ -37,24 +44,39 @@ from utterwire_client.wav import wav_header
 __all__ = [
     "Audio",
     "AudioMissing",
+    "Backend",
     "Complete",
     "ConnectFailed",
     "DeadlineExceeded",
     "Deadlines",
+    "DevicePlayer",
     "Endpoint",
     "EndpointInfo",
     "Event",
     "ExtraMissing",
+    "Gap",
     "Headers",
     "IncrementalSentenceChunker",
     "InterruptUnavailable",
+    "Interruption",
+    "Lost",
     "Marks",
     "PeerViolation",
+    "Playback",
+    "Player",
     "RequestInvalid",
+    "Sentence",
     "Session",
     "SessionLost",
+    "Skipped",
     "SpeakableState",
+    "Speech",
+    "SpeechEvent",
+    "SpeechIncomplete",
+    "SpeechOptions",
+    "Spoken",
     "Start",
+    "StreamPlayer",
     "Transport",
     "TransportClosed",
     "Utterance",
@@ -62,6 +84,7 @@ __all__ = [
     "UtteranceFailed",
     "UtteranceRejected",
     "UtterwireError",
+    "WavPlayer",
     "Word",
     "connect",
     "find_endpoint",

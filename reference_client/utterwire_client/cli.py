@@ -34,6 +34,7 @@ from utterwire_client.events import Audio, Complete, Event, Marks, Start
 from utterwire_client.lines import PROFILES, EventWriter, LineReader, LineSpeaker, Profile
 from utterwire_client.progress import Progress, printable
 from utterwire_client.session import connect
+from utterwire_client.side_thread import SideThread
 from utterwire_client.sink import (
     Container,
     FileSink,
@@ -41,7 +42,6 @@ from utterwire_client.sink import (
     Sink,
     StreamSink,
     WavContainer,
-    WritingThread,
 )
 from utterwire_client.wav import WAV_FORMATS
 from utterwire_client.word_file import WordFile
@@ -392,7 +392,7 @@ def _word_file(job: _Job) -> WordFile | None:
 
 
 async def _say(job: _Job, sink: Sink, words: WordFile | None, progress: Progress) -> ExitCode:
-    thread = WritingThread()
+    thread = SideThread()
     finished = False
     task = asyncio.current_task()
     assert task is not None
@@ -446,7 +446,7 @@ def _failed(exc: UtterwireError, progress: Progress) -> ExitCode:
 
 
 async def _speak(
-    job: _Job, sink: Sink, words: WordFile | None, progress: Progress, thread: WritingThread
+    job: _Job, sink: Sink, words: WordFile | None, progress: Progress, thread: SideThread
 ) -> None:
     broken: set[str] = set()
 
@@ -592,7 +592,7 @@ async def _speak_lines(
     assert task is not None
     with contextlib.suppress(ValueError, RuntimeError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    thread = WritingThread()
+    thread = SideThread()
     stdout = io.FileIO(sys.stdout.fileno(), "wb", closefd=False)
 
     def put(data: bytes) -> None:

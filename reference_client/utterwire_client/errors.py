@@ -16,6 +16,7 @@ __all__ = [
     "PeerViolation",
     "RequestInvalid",
     "SessionLost",
+    "SpeechIncomplete",
     "UtteranceCancelled",
     "UtteranceFailed",
     "UtteranceRejected",
@@ -199,6 +200,25 @@ class UtteranceCancelled(UtterwireError):
         super().__init__(message)
         self.request_id = request_id
         self.audio_bytes = audio_bytes
+
+
+class SpeechIncomplete(UtterwireError):
+    """A speech ended before all of it was spoken.
+
+    ``text`` is the sentence that was not spoken, or not to its end, as it stands in the input;
+    ``audio_bytes`` counts what of it was yielded. ``unspoken`` is all that had been taken from the
+    input and was not spoken, from the beginning of that sentence on. The reason is ``__cause__``,
+    and what it says of ``retryable`` holds.
+    """
+
+    def __init__(
+        self, message: str, *, text: str, unspoken: str, audio_bytes: int, retryable: bool
+    ) -> None:
+        super().__init__(message)
+        self.text = text
+        self.unspoken = unspoken
+        self.audio_bytes = audio_bytes
+        self.retryable = retryable
 
 
 class InterruptUnavailable(UtterwireError):

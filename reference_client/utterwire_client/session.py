@@ -5,10 +5,10 @@ import logging
 import math
 import ssl as tls
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 from utterwire_protocol import (
     AudioChunk,
@@ -48,6 +48,8 @@ from utterwire_client.errors import (
     Waiting,
 )
 from utterwire_client.events import Audio, Complete, EndpointInfo, Marks, Start, Word
+from utterwire_client.session_backend import SessionBackend
+from utterwire_client.speech import Speech, SpeechOptions, Text
 from utterwire_client.transport import Headers, Transport, TransportClosed
 from utterwire_client.utterance import Inbox, Request, Utterance
 
@@ -98,9 +100,9 @@ class Session:
 
     ``interrupt`` tells whether the endpoint understands ``cancel``. None finds out: by what
     ``session`` says, else by whether the endpoint speaks version 1 at all, which then at worst
-    refuses it. ``on_violation`` is called for each rule that the endpoint breaks and the session
-    can live with; without it, the first of each rule is logged as a warning of
-    ``utterwire_client``.
+    refuses it. ``reopen`` opens another transport, with which :meth:`speak` goes on when this one
+    is lost. ``on_violation`` is called for each rule that the endpoint breaks and the session can
+    live with; without it, the first of each rule is logged as a warning of ``utterwire_client``.
     """
 
     def __init__(
@@ -110,11 +112,14 @@ class Session:
         deadlines: Deadlines | None = None,
         negotiate: bool = False,
         interrupt: bool | None = None,
+        reopen: Callable[[], Awaitable[Transport]] | None = None,
         on_violation: Callable[[PeerViolation], None] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         max_buffer_bytes: int = MAX_BUFFER_BYTES,
     ) -> None:
         self._transport = transport
+        self._reopen = reopen
+        self._backend = SessionBackend(self, None if reopen is None else self._another)
         self._deadlines = deadlines or Deadlines()
         self._negotiate = negotiate
         self._interrupt = interrupt
@@ -153,6 +158,39 @@ class Session:
     def closed(self) -> bool:
         """Whether the session is over, whoever ended it."""
         return self._over is not None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be asked for something: not over, and not being closed."""
+        return self._over is None and not self._closing
+
+    @property
+    def interruptible(self) -> bool | None:
+        """Whether the endpoint understands ``cancel``; None while nobody knows."""
+        known = (self._interrupt, self._info, self._speaks_version_1) != (None, None, None)
+        return self._can_interrupt() if known else None
+
+    @property
+    def times_words(self) -> bool | None:
+        """Whether the endpoint tells when words are spoken; None while nobody knows."""
+        if self._info is not None:
+            return "timing" in self._info.profiles
+        return False if self._speaks_version_1 is False else None
+
+    def speak(self, text: Text, **options: Unpack[SpeechOptions]) -> Speech:
+        """Speak a text, or fragments of one as they come; iterate over what is returned.
+
+        ``text`` is a string, or an iterable or async iterable of strings; ``options`` are those of
+        :class:`SpeechOptions`. Sentences are asked for as soon as each is complete, some ahead. A
+        session that was made by :class:`connect` and is lost is opened anew for what is still to be
+        spoken; the new one ends with this one's ``async with`` block.
+
+        Raises :class:`RequestInvalid`; :class:`SessionLost` on a session that is being closed, or
+        is over and cannot be opened anew.
+        """
+        if self._closing or self._reopen is None:
+            self._check_usable()
+        return self._backend.speak(text, **options)
 
     def synthesize(
         self,
@@ -211,6 +249,39 @@ class Session:
         stopped = self._drop_held(request_id)
         return stopped + await self._answer(seq)
 
+    async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
+        """Give utterances up and stop them; returns when the endpoint has stopped.
+
+        False where it cannot be told, or does not answer: the session is then over. Other
+        utterances of the session go on, if it is not.
+        """
+        for utterance in utterances:
+            utterance.inbox.cancel_sent = True
+            utterance.give_up()
+        mine = [u.inbox for u in utterances if self._unended.get(u.seq or 0) is u.inbox]
+        if not mine or self._over is not None:
+            return True
+        alone = len(mine) == len(self._unended) and not self._held
+        ids = [None] if alone else [inbox.request_id for inbox in mine]
+        try:
+            if self.interruptible is False or (None in ids and not alone):
+                raise InterruptUnavailable("the endpoint cannot be told to stop these")
+            answers = await asyncio.gather(*map(self.cancel, ids), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+        except (InterruptUnavailable, DeadlineExceeded):
+            self.abort()
+            return False
+        except SessionLost:
+            pass
+        return True
+
+    def abort(self) -> None:
+        """Disconnect at once; whoever listens gets :class:`SessionLost`."""
+        self._end(lambda inbox: _lost(inbox, "the session was dropped", retryable=True))
+        self._transport.abort()
+
     async def keepalive(self) -> None:
         """Keep the endpoint from ending a session in which nothing is said for long.
 
@@ -265,10 +336,27 @@ class Session:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is None:
-            await self.close()
-        else:
-            await self._leave()
+        try:
+            await self._backend.leave()
+        finally:
+            if exc_type is None:
+                await self.close()
+            else:
+                await self._leave()
+
+    async def _another(self) -> "Session":
+        """A session like this one, over another transport."""
+        assert self._reopen is not None
+        session = Session(
+            await self._reopen(),
+            deadlines=self._deadlines,
+            negotiate=self._negotiate,
+            interrupt=self._interrupt,
+            on_violation=self._on_violation,
+            buffer_bytes=self._buffer_bytes,
+            max_buffer_bytes=self._max_buffer_bytes,
+        )
+        return await session.__aenter__()
 
     async def _leave(self) -> None:
         """End the session without waiting for what is being spoken."""
@@ -911,6 +999,22 @@ class connect:  # lower case: it is called like a function
         self._session: Session | None = None
 
     async def __aenter__(self) -> Session:
+        if self._session is not None:
+            raise RuntimeError("a connect() is entered once: make another")
+        transport = await self._open()
+        self._session = Session(
+            transport,
+            deadlines=self._deadlines,
+            negotiate=self._negotiate,
+            interrupt=self._interrupt,
+            reopen=self._open,
+            on_violation=self._on_violation,
+            buffer_bytes=self._buffer_bytes,
+            max_buffer_bytes=self._max_buffer_bytes,
+        )
+        return await self._session.__aenter__()
+
+    async def _open(self) -> Transport:
         try:
             from utterwire_client.websocket import open_websocket
         except ModuleNotFoundError as exc:
@@ -918,9 +1022,7 @@ class connect:  # lower case: it is called like a function
             raise ExtraMissing(
                 f"sessions need the package {missing}: pip install 'utterwire[client]'"
             ) from None
-        if self._session is not None:
-            raise RuntimeError("a connect() is entered once: make another")
-        transport = await open_websocket(
+        return await open_websocket(
             self._url,
             headers=self._headers,
             ssl_context=self._ssl,
@@ -928,16 +1030,6 @@ class connect:  # lower case: it is called like a function
             connect_s=self._deadlines.connect_s,
             close_s=self._deadlines.close_s,
         )
-        self._session = Session(
-            transport,
-            deadlines=self._deadlines,
-            negotiate=self._negotiate,
-            interrupt=self._interrupt,
-            on_violation=self._on_violation,
-            buffer_bytes=self._buffer_bytes,
-            max_buffer_bytes=self._max_buffer_bytes,
-        )
-        return await self._session.__aenter__()
 
     async def __aexit__(
         self,

@@ -36,6 +36,7 @@ class Inbox:
 
     ``taken`` is called when the reader took an event, began to wait or went away; the session
     keeps the size bounded by not reading on (see :class:`~utterwire_client.session.Session`).
+    ``watch``, where it is set, is called when the utterance has ended.
     """
 
     def __init__(self, request: Request, *, taken: Callable[[], None]) -> None:
@@ -52,6 +53,8 @@ class Inbox:
         self.carry = b""
         self.misaligned = False
         self._events: deque[tuple[Event, int]] = deque()
+        self.failure: UtterwireError | None = None
+        self.watch: Callable[[], None] | None = None
         self._error: UtterwireError | None = None
         self._bell = Bell()
         self._taken = taken
@@ -75,11 +78,14 @@ class Inbox:
         ``drop`` throws away what was not read yet.
         """
         self.ended = True
+        self.failure = error
         if drop:
             self._drop()
         if not self.abandoned:
             self._error = error
         self._bell.ring()
+        if self.watch is not None:
+            self.watch()
 
     def abandon(self) -> None:
         """The reader is gone: what is there and what will come is thrown away."""
@@ -149,6 +155,11 @@ class Utterance:
         """How much of its audio has arrived so far, read or not."""
         return self._inbox.received_bytes
 
+    @property
+    def inbox(self) -> Inbox:
+        """What has arrived of it: for who makes utterances, not for who reads them."""
+        return self._inbox
+
     def __aiter__(self) -> Self:
         return self
 
@@ -180,9 +191,13 @@ class Utterance:
                 request_id=self.request_id,
             )
 
-    async def aclose(self) -> None:
+    def give_up(self) -> None:
         """Give up what is left of it; does nothing after its end."""
         self._abandon(self._inbox)
+
+    async def aclose(self) -> None:
+        """The same, for ``contextlib.aclosing``."""
+        self.give_up()
 
     async def __aenter__(self) -> Self:
         return self
