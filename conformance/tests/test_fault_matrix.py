@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -89,8 +90,15 @@ def test_every_fault_is_found_as_expected(tmp_path: Path) -> None:
     # Several processes at a time; what differs is played again, alone.
     command = [sys.executable, str(ROOT / "scripts" / "fault_matrix.py"), "--stored"]
     out = tmp_path / "matrix.json"
+    environment = dict(os.environ)
+    if environment.pop("COVERAGE_PROCESS_CONFIG", None) is not None:
+        environment["COVERAGE_PROCESS_START"] = str(Path(__file__).parent / "faults_coverage.toml")
     done = subprocess.run(
-        [*command, "--jobs", "4", "--out", str(out)], capture_output=True, text=True, check=False
+        [*command, "--jobs", "4", "--out", str(out)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2_000:]
     assert json.loads(out.read_text("utf-8"))["faults"] == len(FAULTS)
