@@ -45,8 +45,6 @@ __all__ = ["Soak", "judge", "main"]
 
 LIBRARIES = ("httpx", "numpy", "starlette", "uvicorn", "websockets")
 LOOK_S = 2.0
-#: A client that waits so long for anything has found a fault.
-PATIENCE_S = 120.0
 #: By then the server has given up whoever does not read, and whoever does not go.
 QUIET_S = 20.0
 MEMORY_SPREAD = 0.02
@@ -77,6 +75,8 @@ class Soak:
     process: asyncio.subprocess.Process
     port: int
     chance: random.Random
+    #: A client that waits so long for anything has found a fault.
+    patience_s: float
     done: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     looks: list[dict[str, float]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Soak:
     def session(self, **options: Any) -> connect:
         """A session, to be awaited or entered."""
         url = f"ws://127.0.0.1:{self.port}/invocations-bidirectional-stream"
-        return connect(url, compression=None, proxy=None, open_timeout=PATIENCE_S, **options)
+        return connect(url, compression=None, proxy=None, open_timeout=self.patience_s, **options)
 
     @property
     def http(self) -> str:
@@ -187,7 +187,7 @@ class Soak:
 
     async def request(self) -> None:
         """Ask by HTTP: streamed, whole or as events, or for what cannot be."""
-        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=self.patience_s) as client:
             body: dict[str, Any] = {"text": self.text()}
             headers = {}
             how = self.chance.choice(("streamed", "whole", "events", "bad"))
@@ -230,7 +230,7 @@ class Soak:
             way = self.chance.choice(ways)
             name = getattr(way, "__name__", "?")
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self.patience_s):
                     await way()
                 self.done[name] += 1
             except InvalidStatus as error:
@@ -251,7 +251,7 @@ class Soak:
             "threads": int(re.findall(r"Threads:\s+(\d+)", status)[0]),
             "files": len(os.listdir(folder / "fd")),
         }
-        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=self.patience_s) as client:
             answer = await client.get(f"{self.http}/metrics")
         if answer.status_code == 200:
             for name, value in re.findall(r"^utterwire_(\S+?) (\S+)$", answer.text, re.MULTILINE):
@@ -348,7 +348,7 @@ async def _soak(
             events[f"{told['event']} ({told.get('error')})" if wrong else told["event"]] += 1
 
     following = asyncio.create_task(follow())
-    soak = Soak(process, port, random.Random(options.seed))
+    soak = Soak(process, port, random.Random(options.seed), options.patience)
     loop = asyncio.get_running_loop()
     # The first of everything takes what is kept for good: encoders, threads, tables.
     for way in (soak.converse, soak.request, soak.request_and_leave, soak.interrupt):
@@ -398,7 +398,7 @@ async def _soak(
                 )
                 report(result(None))
         soak.stopping.set()
-        await asyncio.wait(clients, timeout=PATIENCE_S)
+        await asyncio.wait(clients, timeout=options.patience)
     finally:
         for task in clients:
             task.cancel()
@@ -421,6 +421,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--engine", default="tone")
     parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="who waits longer for an answer has found a fault (default: %(default)s); an engine"
+        " that is slower than speech needs more",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="a file, or - for stdout (default evidence/soak_ENGINE.json)")
     parser.add_argument("server", nargs="*", help="flags of the server, after --")
