@@ -5,185 +5,203 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from utterwire_client.boundary import LINE_BREAK, Boundaries, Undecided, is_joined, may_end
 from utterwire_client.errors import ExtraMissing
 
 __all__ = ["IncrementalSentenceChunker"]
 
-_TERMINATORS: Final = frozenset(".!?…")
-#: Terminators after which a sentence ends without a space.
-_FULL_STOPS: Final = frozenset("。！？｡।॥؟۔")
-#: What may stand between a terminator and the end of its sentence.
-_CLOSERS: Final = "\"'”’»)]}」』）】》〉*_`"
-_CLAUSE_END: Final = re.compile(r"[,;:，、；：—–،](?=\s)|[，、；：]")
-_LIST_MARKER: Final = re.compile(r"\s*(?:[-*+•]|\(?\d{1,3}|[A-Za-z])[.)]*")
-_LAST_WORD: Final = re.compile(rf"([^\W\d_]+)[.!?…]+[{re.escape(_CLOSERS)}]*\Z")
-#: Half a character, which `sentencex` cannot take.
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-#: How much of the next word is waited for, in characters.
-_LOOK_AHEAD: Final = 24
-_SHORTEST_LIMIT: Final = 40
-_FIRST_CLAUSE_CHARS: Final = 20
+#: So much of a word is waited for, in characters.
+_LONGEST_WORD: Final = 24
+_LOWEST_MAX: Final = 20
+_LINE_KEPT: Final = 80
+#: The first clause has at least so many characters, and two words; or so many of a script that
+#: sets no spaces.
+_FIRST_CLAUSE: Final = 12
+_FIRST_CLAUSE_UNSPACED: Final = 5
+#: Past so many characters that cannot be spoken, they are let go as they are.
+_MOST_UNSPEAKABLE: Final = 65_536
+
+_CLOSERS: Final = "\"'”’»)\\]}*_」』）】"
+_CLAUSE_END: Final = re.compile(rf"[,;:،؛—–][{_CLOSERS}]*(?=\s)|[，、；：][{_CLOSERS}]*")
+_SPACE: Final = re.compile(r"\s+")
 
 
 class IncrementalSentenceChunker:
-    """Cuts a text that comes in fragments into sentences.
+    """Cuts a text that comes in fragments into sentences, to be spoken one after the other.
 
     The pieces, joined, are the text. They depend on the text alone, never on how it was cut into
-    fragments, and what was returned once does not change with what follows.
+    fragments; what was returned stays true whatever follows. Every piece has a letter or a number
+    in it: what has none joins its neighbour, and a text without any is one piece at `flush`.
 
-    ``max_chars`` bounds a piece, in code points: a longer sentence is cut after a clause, or after
-    a word. ``first_clause`` lets the first piece go at a clause mark. ``language`` is an ISO 639
-    code. Raises `ValueError` for ``max_chars`` below 40, `ExtraMissing` without the extra
-    ``client``. Not safe to use from several threads at once.
+    ``max_chars`` bounds a piece, in code points: a longer sentence is cut after a clause, else
+    after a word, else anywhere. A run of characters that cannot be spoken is not cut for it (up to
+    65,536). ``first_clause`` lets the first piece go after a clause of a dozen characters.
+    ``language`` is an ISO 639 code; it may have a region.
+
+    Raises `ValueError` for ``max_chars`` below 20, `ExtraMissing` without the extra ``client``.
     """
 
     def __init__(
         self, *, max_chars: int = 250, first_clause: bool = False, language: str = "en"
     ) -> None:
-        if max_chars < _SHORTEST_LIMIT:
-            raise ValueError(f"max_chars must be at least {_SHORTEST_LIMIT}, not {max_chars}")
+        if max_chars < _LOWEST_MAX:
+            raise ValueError(f"max_chars must be at least {_LOWEST_MAX}, not {max_chars}")
         try:
             from sentencex import segment
         except ModuleNotFoundError:
             raise ExtraMissing(
                 "the chunker needs the package sentencex: pip install 'utterwire[client]'"
             ) from None
-        self._segment = segment
+        self._boundaries = Boundaries(language.replace("_", "-").partition("-")[0], segment)
         self._max_chars = max_chars
         self._first_clause = first_clause
-        self._language = language
-        self._buffer = ""
-        self._candidate: int | None = None
-        self._in_word = False
-        self._line_ended = False
-        self._count = 0
+        self._reset()
 
     def feed(self, fragment: str) -> list[str]:
         """The pieces that ``fragment`` completes, in order."""
         pieces: list[str] = []
         for char in fragment:
-            self._add(char, pieces)
+            if char.isalnum():
+                self._add_speakable(char, pieces)
+            else:
+                self._add_other(char, pieces)
         return pieces
 
     def flush(self) -> list[str]:
-        """What is left when the text ends; the chunker is then as new."""
+        """What is left at the end of the text. The chunker is then ready for another."""
         pieces: list[str] = []
-        if self._candidate is not None:
-            self._decide(len(self._buffer), pieces)
-        if self._buffer:
-            pieces.append(self._buffer)
-        self._buffer = ""
-        self._candidate = None
-        self._in_word = self._line_ended = False
-        self._count = 0
+        if self._word_at is not None:
+            self._decide("".join(self._chars[self._word_at :]), "", pieces)
+        if self._chars:
+            self._emit(len(self._chars), pieces)
+        self._reset()
         return pieces
 
-    def _emit(self, end: int, pieces: list[str]) -> None:
-        pieces.append(self._buffer[:end])
-        rest = self._buffer[end:]
-        self._buffer = ""
-        self._candidate = None
-        self._in_word = self._line_ended = False
-        self._count += 1
-        for char in rest:
-            self._add(char, pieces)
+    def _reset(self) -> None:
+        #: What was read and not yet returned.
+        self._chars: list[str] = []
+        #: The first character that can be spoken, in `_chars`.
+        self._first: int | None = None
+        #: Where the gap begins that is being read, or that `_word_at` waits to decide.
+        self._gap_at: int | None = None
+        #: Where the word begins that is waited for.
+        self._word_at: int | None = None
+        #: What earlier pieces had of the line.
+        self._line = ""
+        self._returned = False
 
-    def _sentence_ends(self, upto: int) -> set[int]:
-        text = self._buffer[:upto]
-        end = 0
-        ends = set()
-        for sentence in self._segment(self._language, _SURROGATE.sub("\ufffd", text)):
-            end += len(sentence)
-            ends.add(len(text[:end].rstrip()))
-        return ends
+    def _add_speakable(self, char: str, pieces: list[str]) -> None:
+        gap_at, self._gap_at = self._gap_at, None
+        if self._word_at is not None:
+            self._gap_at = gap_at
+            if len(self._chars) - self._word_at >= _LONGEST_WORD:
+                self._decide("".join(self._chars[self._word_at :]), "", pieces)
+        elif gap_at is not None and self._first is not None:
+            self._gap_at, self._word_at = gap_at, len(self._chars)
+            self._decide(char, None, pieces)
+        if self._first is None:
+            self._first = len(self._chars)
+        self._chars.append(char)
+        if len(self._chars) > self._max_chars:
+            self._limit(pieces)
 
-    def _decide(self, upto: int, pieces: list[str]) -> bool:
-        end = self._candidate
-        self._candidate = None
-        self._in_word = False
-        if end is None or _LIST_MARKER.fullmatch(self._buffer[:end]):
-            return False
-        if not any(map(str.isalnum, self._buffer[:end])):
-            return False
-        if end in self._sentence_ends(upto):
-            self._emit(end, pieces)
-            return True
-        return False
-
-    def _add(self, char: str, pieces: list[str]) -> None:
-        before = self._buffer
-        if self._line_ended and char not in " \t\r\n":
-            line = before.rstrip()
-            paragraph = before[len(line) :].count("\n") > 1
-            if any(map(str.isalnum, line)) and (
-                paragraph
-                or char in "-*+•#>"
-                or char.isdigit()
-                or char.isupper()
-                or line[-1] in ".!?:…。！？"
-            ):
-                self._buffer += char
-                self._emit(len(before), pieces)
+    def _add_other(self, char: str, pieces: list[str]) -> None:
+        if self._word_at is not None:
+            if is_joined(char):  # a vowel sign, an accent: the word goes on
+                self._chars.append(char)
                 return
-            self._line_ended = False
-        self._buffer += char
-        size = len(self._buffer)
-        if char == "\n":
-            self._line_ended = True
-        if self._candidate is not None and self._look(char, size, pieces):
+            self._decide("".join(self._chars[self._word_at :]), char, pieces)
+        if self._gap_at is None and not (self._first is not None and is_joined(char)):
+            self._gap_at = len(self._chars)
+        self._chars.append(char)
+        if len(self._chars) > self._max_chars + _MOST_UNSPEAKABLE:
+            self._take(len(self._chars), pieces)
+
+    def _decide(self, word: str, follow: str | None, pieces: list[str]) -> None:
+        """Whether the piece ends in the gap before ``word``, of which ``follow`` is the end."""
+        assert self._gap_at is not None
+        assert self._word_at is not None
+        gap = "".join(self._chars[self._gap_at : self._word_at])
+        place: int | Undecided = Undecided.NO
+        if may_end(gap):
+            body = "".join(self._chars[: self._gap_at])
+            lines = LINE_BREAK.split(body)
+            line = self._line + body if len(lines) == 1 else lines[-1]
+            place = self._boundaries.find(body, gap, word, follow, line)
+        if place is Undecided.WORD and follow is None:
             return
-        if self._candidate is None and (char in _TERMINATORS or char in _FULL_STOPS):
-            self._candidate, self._in_word = size, False
-        if size >= self._max_chars:
-            self._cut(pieces)
-        elif (
-            self._first_clause
-            and self._count == 0
-            and size > _FIRST_CLAUSE_CHARS
-            and char == " "
-            and before[-1] in ",;:—–"
-            and self._candidate is None
-        ):
-            self._emit(size - 1, pieces)
+        gap_at = self._gap_at
+        self._gap_at = self._word_at = None
+        if isinstance(place, int):
+            self._emit(place, pieces)
+        elif self._first_clause and not self._returned:
+            self._emit_first_clause(gap_at, gap, word, pieces)
 
-    def _look(self, char: str, size: int, pieces: list[str]) -> bool:
-        """Whether ``char`` settles the candidate (True also if it goes on)."""
-        end = self._candidate
-        assert end is not None
-        if self._in_word:
-            if (
-                char.isspace()
-                or char in _TERMINATORS
-                or char in _FULL_STOPS
-                or size - end > _LOOK_AHEAD
-            ):
-                return self._decide(size if char.isspace() else size - 1, pieces)
-            return False
-        if end == size - 1 and (char in _TERMINATORS or char in _FULL_STOPS or char in _CLOSERS):
-            self._candidate = size
-            return True
-        if self._buffer[:end].rstrip(_CLOSERS)[-1:] in _FULL_STOPS:
-            if not char.isspace():
-                self._emit(end, pieces)
-            return True
-        if char.isspace():
-            return False
-        if end == size - 1:  # glued to what follows, as in 3.14
-            self._candidate = None
-            return False
-        self._in_word = True
-        word = _LAST_WORD.search(self._buffer[:end])
-        sure = self._buffer[:end].rstrip(_CLOSERS)[-1:] in "!?" or (
-            word is not None and len(word[1]) >= 4 and word[1].islower()
+    def _emit_first_clause(self, gap_at: int, gap: str, word: str, pieces: list[str]) -> None:
+        clause = _CLAUSE_END.search(gap)
+        if clause is None or "." in gap or word[0].isdigit():
+            return
+        assert self._first is not None
+        text = "".join(self._chars[self._first : gap_at])
+        spoken = sum(map(str.isalnum, text))
+        if gap[clause.start()] in "，、；：":
+            enough = spoken >= _FIRST_CLAUSE_UNSPACED
+        else:
+            enough = len(text) >= _FIRST_CLAUSE and " " in text
+        if enough:
+            self._emit(gap_at + clause.end(), pieces)
+
+    def _emit(self, end: int, pieces: list[str]) -> None:
+        """Return the first ``end`` characters, in as many pieces as the limit asks for."""
+        while (cut := self._soft_cut(end)) is not None:
+            self._take(cut, pieces)
+            end -= cut
+        self._take(end, pieces)
+
+    def _limit(self, pieces: list[str]) -> None:
+        while (cut := self._soft_cut(len(self._chars))) is not None:
+            self._take(cut, pieces)
+
+    def _take(self, end: int, pieces: list[str]) -> None:
+        piece = "".join(self._chars[:end])
+        del self._chars[:end]
+        pieces.append(piece)
+        self._returned = True
+        lines = LINE_BREAK.split(piece)
+        # Its length and its beginning are asked for.
+        self._line = (self._line + piece if len(lines) == 1 else lines[-1])[:_LINE_KEPT]
+        self._first = next(
+            (index for index, char in enumerate(self._chars) if char.isalnum()), None
         )
-        return sure and (char.isupper() or char.isdigit()) and self._decide(size, pieces)
+        if self._word_at is not None and self._gap_at is not None:
+            if self._gap_at <= end:  # cut in the very gap
+                self._gap_at = self._word_at = None
+            else:
+                self._gap_at -= end
+                self._word_at -= end
+        elif self._gap_at is not None:
+            self._gap_at = max(0, self._gap_at - end)
 
-    def _cut(self, pieces: list[str]) -> None:
-        """Cut a sentence that is too long: after a clause, after a word, or anywhere."""
-        ends = [match.end() for match in _CLAUSE_END.finditer(self._buffer)]
-        end = max(ends, default=0)
-        if end <= self._max_chars // 3:
-            end = self._buffer.rstrip().rfind(" ")
-        if end <= self._max_chars // 3:
-            end = len(self._buffer)
-        self._emit(end, pieces)
+    def _soft_cut(self, end: int) -> int | None:
+        """Where to cut the first ``end`` characters, if they are too many."""
+        first = self._first
+        if end <= self._max_chars or first is None:
+            return None
+        # A long run that cannot be spoken, before the first word, does not count.
+        base = first if first > self._max_chars // 4 else 0
+        most = base + self._max_chars
+        last = next(index for index in range(end - 1, -1, -1) if self._chars[index].isalnum())
+        # Something to speak on either side.
+        lowest, most = max(first + 1, base + self._max_chars // 3), min(most, last)
+        if end <= base + self._max_chars or most <= first:
+            return None
+        text = "".join(self._chars[: most + 1])
+        for pattern, after in ((_CLAUSE_END, True), (_SPACE, False)):
+            places = [match.end() if after else match.start() for match in pattern.finditer(text)]
+            places = [place for place in places if lowest <= place <= most]
+            if places:
+                return places[-1]
+        for place in range(most, first, -1):
+            if not is_joined(self._chars[place]) and self._chars[place - 1] != "\u200d":
+                return place
+        return None
