@@ -18,7 +18,12 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_exports(name: str) -> None:
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("utterwire"):
+            raise
+        pytest.skip(f"{missing.name} is not installed: {name} needs the extra aws")
     exported = module.__all__
     assert len(set(exported)) == len(exported)
     for item in exported:
