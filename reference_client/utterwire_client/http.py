@@ -8,15 +8,18 @@ import contextlib
 import json
 import math
 import ssl as tls
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 from urllib.parse import unquote
 
 import httpx
 from utterwire_protocol import Connection, LocalProtocolError, Role
 
 from utterwire_client.address import display, http_url, is_loopback
+from utterwire_client.backend import Backend
+from utterwire_client.bell import Bell
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.errors import (
     ConnectFailed,
@@ -32,8 +35,9 @@ from utterwire_client.errors import (
 from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
 from utterwire_client.events import Audio, Complete, Event, Start
 from utterwire_client.transport import Headers, checked_headers
+from utterwire_client.utterance import Inbox, Request, Utterance
 
-__all__ = ["HttpTransport", "http_utterance"]
+__all__ = ["HttpBackend", "HttpTransport", "http_utterance"]
 
 #: How the audio of an answer travels: as it is, or in base64 inside server-sent events.
 HttpTransport = Literal["http", "sse"]
@@ -44,6 +48,8 @@ _MOST_RATE = 999_999_999
 _SAMPLE_BYTES = {"pcm_s16le": 2}
 _DEFAULT_RATE = 24_000
 _DEFAULT_FORMAT = "pcm_s16le"
+# Audio of one utterance that may wait to be read.
+_BUFFER_BYTES = 1024 * 1024
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -386,6 +392,129 @@ def _failure(
         audio_bytes=answer.received_bytes,
         retry_after_s=retry_after_s,
     )
+
+
+class HttpBackend(Backend):
+    """Speaks texts by ``POST /invocations``, a request for each sentence; several run at once.
+
+    The parameters are those of :func:`http_utterance`. Use it as an async context manager: it owns
+    a task for each request, and leaving the block ends them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        transport: HttpTransport = "http",
+        headers: Headers | None = None,
+        ssl: tls.SSLContext | None = None,
+        deadlines: Deadlines | None = None,
+        on_violation: Callable[[PeerViolation], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._url = url
+        self._transport: HttpTransport = transport
+        self._headers = checked_headers(headers)
+        self._ssl = ssl
+        self._deadlines = deadlines
+        self._on_violation = on_violation
+        self._requests: dict[Inbox, asyncio.Task[None]] = {}
+        self._taken = Bell()
+        self._closed = False
+
+    async def open(self) -> None:
+        if self._closed:
+            raise SessionLost("the backend was closed", retryable=False, processed=False)
+
+    def synthesize(
+        self,
+        text: str,
+        *,
+        voice: str | None = None,
+        speed: float | None = None,
+        sample_rate: int | None = None,
+        format: str | None = None,
+        marks: Sequence[str] = (),
+    ) -> Utterance:
+        """Ask for an utterance; iterate over what is returned. HTTP carries no ``marks``."""
+        fields: dict[str, Any] = {
+            "voice": voice,
+            "speed": speed,
+            "sample_rate": sample_rate,
+            "format": format,
+        }
+        _body(text, **fields)
+        inbox = Inbox(Request(text, **fields), taken=self._taken.ring)
+        task = asyncio.create_task(self._fill(inbox, text, fields), name="utterwire-http")
+        self._requests[inbox] = task
+        task.add_done_callback(lambda _: self._filled(inbox))
+        return Utterance(inbox, self._abandon)
+
+    async def _fill(self, inbox: Inbox, text: str, fields: dict[str, Any]) -> None:
+        events = http_utterance(
+            self._url,
+            text,
+            transport=self._transport,
+            headers=self._headers,
+            ssl=self._ssl,
+            deadlines=self._deadlines,
+            on_violation=self._on_violation,
+            **fields,
+        )
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    if isinstance(event, Start):
+                        inbox.start = event
+                    elif isinstance(event, Audio):
+                        inbox.received_bytes += len(event.data)
+                    inbox.put(event)
+                    while inbox.buffered_bytes > _BUFFER_BYTES:
+                        await self._taken.wait()
+            inbox.end()
+        except UtterwireError as exc:
+            inbox.end(exc)
+
+    def _filled(self, inbox: Inbox) -> None:
+        del self._requests[inbox]
+        if not inbox.ended:
+            size = inbox.received_bytes
+            inbox.end(SessionLost("the request was given up", retryable=False, audio_bytes=size))
+
+    def _abandon(self, inbox: Inbox) -> None:
+        inbox.abandon()
+        if inbox in self._requests:
+            self._requests[inbox].cancel()
+
+    async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
+        """Give utterances up; returns when their connections are closed."""
+        tasks = [self._requests[u.inbox] for u in utterances if u.inbox in self._requests]
+        for utterance in utterances:
+            utterance.give_up()
+        if tasks:
+            await asyncio.wait(tasks)
+        return True
+
+    async def close(self) -> None:
+        """End all speeches and all requests."""
+        self._closed = True
+        await self.end_speeches()
+        tasks = tuple(self._requests.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
 
 
 def _body(text: str, **fields: Any) -> bytes:

@@ -177,6 +177,8 @@ class Speaking:
         self._max_unheard_s = _positive("max_unheard_s", options.get("max_unheard_s", 30.0))
         self.player = options.get("player") or Player()
         self._retries = options.get("retries", 2)
+        if isinstance(self._retries, bool) or self._retries < 0:
+            raise RequestInvalid(f"retries is {self._retries!r}: give a number, 0 or more")
         self._on_loss = options.get("on_loss", "raise")
         if self._on_loss not in ("raise", "tell"):
             raise RequestInvalid(f"on_loss is {self._on_loss!r}: give 'raise' or 'tell'")
@@ -576,9 +578,9 @@ class Speaking:
         for slot in (*self._past, *self._slots):
             sentence = slot.sentence
             if not slot.audio_s:
-                if not slot.complete:
+                if not slot.complete and slot.error is None:
                     break
-                if slot.skipped is None or slot.skipped.reason == "unspeakable":
+                if slot.complete and (not slot.skipped or slot.skipped.reason == "unspeakable"):
                     between.append(sentence.text)
                 continue
             heard = min(heard_s - slot.at_s, slot.audio_s)
