@@ -30,6 +30,7 @@ SPEC = "utterwire_conformance/data"
 SCRIPTS = {
     "utterwire": "utterwire_client.cli:main",
     "utterwire-conformance": "utterwire_conformance.cli:main",
+    "utterwire-deploy": "utterwire_server.deploy.cli:main",
     "utterwire-server": "utterwire_server.cli:main",
 }
 EXTRAS = {
@@ -41,6 +42,7 @@ EXTRAS = {
     "kokoro",
     "torch",
     "aws",
+    "deploy",
     "agents",
     "browser",
     "all",

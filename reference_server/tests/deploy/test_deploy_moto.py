@@ -1,0 +1,305 @@
+"""From up to down on moto's AWS, with nothing left behind.
+
+What moto lacks is said where it is made up for. It has no ``ml.g5``, every endpoint is in service
+at once, a bucket policy is passed over, and scaling in stacks is unknown to it: for those there are
+the scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+from moto.cloudformation.models import ChangeSet
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.ecr.models import Repository, ecr_backends
+from moto.sagemaker.models import FakeEndpoint
+from utterwire_server.deploy import commands
+from utterwire_server.deploy.account import Account, open_account
+from utterwire_server.deploy.deployment import Deployment
+from utterwire_server.deploy.failure import DeployFailed
+from utterwire_server.deploy.image import LABEL, Image, Login, Tool
+from utterwire_server.deploy.weights import sync_weights, weights_prefix
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Tried to parse AWS..S3..BucketPolicy:UserWarning",
+    "ignore::DeprecationWarning",
+)
+DEMO = Deployment("demo")
+DEPLOY = (Path(__file__).parents[2] / "DEPLOY.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    apply = ChangeSet.apply
+
+    def with_outputs(self: Any) -> None:
+        # moto fills in outputs only where a stack is made without a change set.
+        apply(self)
+        self.stack.template = self.template
+        self.stack._parse_template()
+        self.stack.output_map = self.stack._create_output_map()
+
+    monkeypatch.setattr(ChangeSet, "apply", with_outputs)
+    # AWS answers a change set that changes nothing by one that fails, moto by an error.
+    monkeypatch.setattr(CloudFormationResponse, "_validate_different_update", lambda *_: None)
+    # moto gives an endpoint of a stack a name of its own.
+    create = FakeEndpoint.create_from_cloudformation_json.__func__  # type: ignore[attr-defined]
+
+    def named(
+        cls: Any, resource_name: str, cloudformation_json: Any, *args: Any, **more: Any
+    ) -> Any:
+        name = cloudformation_json["Properties"]["EndpointName"]
+        return create(cls, name, cloudformation_json, *args, **more)
+
+    monkeypatch.setattr(FakeEndpoint, "create_from_cloudformation_json", classmethod(named))
+    # It knows no `EmptyOnDelete`.
+    monkeypatch.setattr(
+        Repository,
+        "delete",
+        lambda self, account, region: ecr_backends[account][region].delete_repository(
+            self.name, force=True
+        ),
+    )
+    with mock_aws():
+        yield open_account(None, None)
+
+
+class FakeTool(Tool):
+    """A tool whose pushes end in moto's ECR."""
+
+    def __init__(self, account: Account, digest: str = "1" * 64) -> None:
+        super().__init__("docker")
+        self._account = account
+        self._digest = digest
+        self.pushes: list[tuple[str, str]] = []
+        self.loses = False
+
+    def working(self) -> bool:
+        return True
+
+    def image(self, name: str) -> Image | None:
+        return Image(name, self._digest, "amd64", {LABEL: "true"})
+
+    def push(self, name: str, target: str, login: Login) -> None:
+        assert login.user == "AWS"
+        assert login.password
+        self.pushes.append((name, target))
+        repository, _, tag = target.partition("/")[2].partition(":")
+        if not self.loses:
+            self._account.client("ecr").put_image(
+                repositoryName=repository,
+                imageManifest=json.dumps({"for": tag}),
+                imageManifestMediaType="application/vnd.oci.image.manifest.v1+json",
+                imageTag=tag,
+            )
+
+
+def wanted(model: Path | None = None) -> commands.Wanted:
+    return commands.Wanted(
+        image="utterwire-server:cpu", instance_type="ml.c5.xlarge", ami="", model_dir=model
+    )
+
+
+def left_over(account: Account) -> dict[str, list[Any]]:
+    """All there is in the account that a deployment could have left."""
+    stacks = account.client("cloudformation").describe_stacks()["Stacks"]
+    sagemaker = account.client("sagemaker")
+    return {
+        "stacks": stacks,
+        "buckets": account.client("s3").list_buckets()["Buckets"],
+        "repositories": account.client("ecr").describe_repositories()["repositories"],
+        "roles": account.client("iam").list_roles()["Roles"],
+        "models": sagemaker.list_models()["Models"],
+        "configs": sagemaker.list_endpoint_configs()["EndpointConfigs"],
+        "endpoints": sagemaker.list_endpoints()["Endpoints"],
+        "groups": account.client("logs").describe_log_groups()["logGroups"],
+    }
+
+
+def actions(calls: set[str]) -> set[str]:
+    """The IAM actions of calls, by the names that differ."""
+    named = {
+        "s3:ListObjectsV2": "s3:ListBucket",
+        "s3:ListObjectVersions": "s3:ListBucketVersions",
+        "s3:DeleteObjects": "s3:DeleteObjectVersion",
+        "monitoring:PutMetricAlarm": "cloudwatch:PutMetricAlarm",
+    }
+    return {named.get(call, call) for call in calls}
+
+
+def allowed(command: str) -> set[str]:
+    """The IAM actions that DEPLOY.md lists for a command."""
+    table = DEPLOY.partition("| command | calls |")[2].partition("\n\n")[0]
+    (row,) = re.findall(rf"^\| `{command}` \|(.*)\|$", table, re.MULTILINE)
+    return set(re.findall(r"`([a-z0-9-]+:\w+)`", row))
+
+
+def test_from_up_to_down_with_nothing_left_behind(
+    account: Account, patience: Any, model_folder: Path
+) -> None:
+    calls: set[str] = set()
+    make = account.make_client
+
+    def listening(service: str) -> Any:
+        client = make(service)
+
+        def note(model: Any, **_: Any) -> None:
+            calls.add(f"{model.service_model.signing_name}:{model.name}")
+
+        client.meta.events.register("before-parameter-build", note)
+        return client
+
+    mine = Account(account.region, listening)
+    tool = FakeTool(account)
+
+    def called(command: str) -> None:
+        assert actions(calls) <= allowed(command), command
+        calls.clear()
+
+    # Made.
+    made = commands.up(mine, patience.watch, DEMO, wanted(model_folder), [tool])
+    assert made.status == "InService"
+    called("up")
+    model = account.client("sagemaker").list_models()["Models"][0]["ModelName"]
+    container = account.client("sagemaker").describe_model(ModelName=model)["PrimaryContainer"]
+    assert re.search(r"/utterwire/demo@sha256:[0-9a-f]{64}$", container["Image"])
+    assert container["Environment"] == {"UTTERWIRE_MODEL_DIR": "/opt/ml/model"}
+    source = container["ModelDataSource"]["S3DataSource"]
+    assert (source["S3DataType"], source["CompressionType"]) == ("S3Prefix", "None")
+    bucket, _, prefix = source["S3Uri"].removeprefix("s3://").partition("/")
+    keys = {
+        one["Key"].removeprefix(prefix)
+        for one in account.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    }
+    assert keys == {
+        "config.json",
+        "kokoro.onnx",
+        "manifest.json",
+        "statistics/af_heart.npz",
+        "voices/af_heart.bin",
+    }
+
+    # Again: nothing is pushed, sent or changed.
+    told = len(patience.told)
+    commands.up(mine, patience.watch, DEMO, wanted(model_folder), [tool])
+    assert len(tool.pushes) == 1
+    again = patience.told[told:]
+    assert "model: 5 files, 0 to send (0 MB)" in again
+    assert sum("nothing to change" in line for line in again) == 2
+    calls.clear()
+
+    # Seen.
+    account.client("logs").create_log_group(logGroupName=DEMO.log_group)
+    serves, lines = commands.status(mine, patience.watch, DEMO)
+    assert serves
+    assert f"stack {DEMO.endpoint}: CREATE_COMPLETE" in lines
+    called("status")
+
+    # Removed.
+    assert commands.down(mine, patience.watch, DEMO)
+    called("down")
+    assert not any(left_over(account).values()), left_over(account)
+    assert not commands.down(mine, patience.watch, DEMO)
+
+
+def test_another_image_is_an_update(account: Account, patience: Any) -> None:
+    commands.up(account, patience.watch, DEMO, wanted(), [FakeTool(account)])
+    before = left_over(account)["models"]
+    tool = FakeTool(account, "2" * 64)
+    told = len(patience.told)
+    commands.up(account, patience.watch, DEMO, wanted(), [tool])
+    assert tool.pushes[0][1].endswith(":" + "2" * 16)
+    assert f"{DEMO.endpoint}: nothing to change" not in patience.told[told:]
+    after = left_over(account)["models"]
+    assert len(after) == 1
+    assert after != before
+
+
+def test_a_push_that_is_lost(account: Account, patience: Any) -> None:
+    tool = FakeTool(account)
+    tool.loses = True
+    with pytest.raises(DeployFailed, match="although it was pushed"):
+        commands.up(account, patience.watch, DEMO, wanted(), [tool])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "is no model folder"),
+        (lambda folder: (folder / "kokoro.onnx").write_bytes(b"weighty"), "sha256 is another"),
+        (lambda folder: (folder / "manifest.json").unlink(), "has no manifest.json"),
+        (lambda folder: (folder / "secret.txt").write_bytes(b"x"), "is not in manifest.json"),
+    ],
+)
+def test_a_model_folder_that_is_not_whole_is_found_before_aws_is_asked(
+    damage: Callable[[Path], None], words: str, script: Any, patience: Any, model_folder: Path
+) -> None:
+    damage(model_folder)
+    tool = FakeTool(script.account)
+    with pytest.raises(DeployFailed, match=words) as failed:
+        commands.up(script.account, patience.watch, DEMO, wanted(model_folder), [tool])
+    assert "utterwire-server model" in failed.value.next_step
+    script.done()
+
+
+def test_weights_of_other_bytes_have_another_prefix(model_folder: Path) -> None:
+    first = weights_prefix(model_folder)[0]
+    assert first == weights_prefix(model_folder)[0]
+    (model_folder / "statistics" / "af_heart.npz").write_bytes(b"measured again")
+    assert weights_prefix(model_folder)[0] != first
+
+
+def test_only_what_did_not_arrive_is_sent_again(
+    account: Account, patience: Any, model_folder: Path
+) -> None:
+    s3 = account.client("s3")
+    s3.create_bucket(
+        Bucket="some", CreateBucketConfiguration={"LocationConstraint": account.region}
+    )
+    uri = sync_weights(account, patience.watch, "some", model_folder)
+    prefix = uri.removeprefix("s3://some/")
+    s3.put_object(Bucket="some", Key=f"{prefix}kokoro.onnx", Body=b"half")
+    sync_weights(account, patience.watch, "some", model_folder)
+    assert "model: 5 files, 1 to send (0 MB)" in patience.told
+    stored = s3.get_object(Bucket="some", Key=f"{prefix}kokoro.onnx", ChecksumMode="ENABLED")
+    assert stored["Body"].read() == b"weights"
+    digest = stored["ChecksumSHA256"]
+    assert base64.b64decode(digest) == bytes.fromhex(
+        json.loads((model_folder / "manifest.json").read_text())["files"]["kokoro.onnx"]["sha256"]
+    )
+
+
+def test_a_bucket_that_is_gone_is_told_in_amazons_words(
+    account: Account, patience: Any, model_folder: Path
+) -> None:
+    from botocore.exceptions import ClientError
+    from utterwire_server.deploy.aws_error import explained
+
+    with pytest.raises(ClientError) as failed:
+        sync_weights(account, patience.watch, "not-there", model_folder)
+    assert "bucket does not exist" in explained(failed.value).problem
+
+
+def test_an_upload_that_s3_refuses_is_told_in_amazons_words(
+    account: Account, patience: Any, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    s3 = account.client("s3")
+    s3.create_bucket(
+        Bucket="some", CreateBucketConfiguration={"LocationConstraint": account.region}
+    )
+
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
+
+    s3.meta.events.register("before-call.s3.PutObject", refuse)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        sync_weights(account, patience.watch, "some", model_folder)

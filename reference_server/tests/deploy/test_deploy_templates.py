@@ -1,0 +1,121 @@
+"""The templates: linted against AWS's own schemas, and in step with code and pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint import decode
+from cfnlint.api import lint_file
+from utterwire_server.deploy import template as templates
+from utterwire_server.deploy.commands import Wanted
+from utterwire_server.deploy.deployment import (
+    DEFAULT_INSTANCE_TYPE,
+    GPU_AMI,
+    VARIANT,
+    Deployment,
+    ami_for,
+    has_gpu,
+)
+from utterwire_server.deploy.scaling import Scaling
+
+FOLDER = Path(templates.__file__).with_name("templates")
+DEPLOY = (Path(__file__).parents[2] / "DEPLOY.md").read_text(encoding="utf-8")
+DEMO = Deployment("demo")
+WANTED = Wanted(image="x", instance_type=DEFAULT_INSTANCE_TYPE, ami=GPU_AMI)
+PARAMETERS = {
+    "foundation": WANTED.foundation(DEMO),
+    "endpoint": WANTED.endpoint(DEMO, role="r", image="i", model="", keep=False),
+    "scaling": Scaling(1, 2, 4, 1).parameters(DEMO),
+}
+
+
+def read(name: str) -> dict[str, Any]:
+    decoded, problems = decode.decode(str(FOLDER / f"{name}.yaml"))
+    assert not problems
+    read: dict[str, Any] = decoded
+    return read
+
+
+def test_each_file_is_a_template_that_is_used() -> None:
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == {
+        template.name for template in templates.TEMPLATES
+    }
+
+
+@pytest.mark.parametrize("template", templates.TEMPLATES, ids=lambda template: template.name)
+def test_cfn_lint_finds_nothing(template: templates.Template) -> None:
+    found = lint_file(FOLDER / f"{template.name}.yaml")
+    assert [str(match) for match in found] == []
+
+
+def test_cfn_lint_would_find_something(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(
+        templates.SCALING.body.replace("TargetTrackingScaling\n", "TargetTrackingScalingX\n"),
+        encoding="utf-8",
+    )
+    assert lint_file(wrong)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_what_is_sent_is_what_the_template_takes(name: str) -> None:
+    taken = read(name)["Parameters"]
+    sent = PARAMETERS[name]
+    assert set(sent) <= set(taken)
+    # What is not sent has a default.
+    assert all("Default" in taken[each] for each in set(taken) - set(sent))
+    for each, value in sent.items():
+        if (values := taken[each].get("AllowedValues")) is not None:
+            assert value in values
+        if (pattern := taken[each].get("AllowedPattern")) is not None:
+            assert re.fullmatch(pattern, value)
+
+
+def test_defaults_of_the_template_are_those_of_the_code() -> None:
+    taken = read("endpoint")["Parameters"]
+    assert taken["InstanceType"]["Default"] == DEFAULT_INSTANCE_TYPE
+    assert taken["InferenceAmiVersion"]["Default"] == GPU_AMI == ami_for(DEFAULT_INSTANCE_TYPE)
+    variants = read("endpoint")["Resources"]["EndpointConfig"]["Properties"]["ProductionVariants"]
+    assert [variant["VariantName"] for variant in variants] == [VARIANT]
+
+
+def test_nothing_that_is_spoken_is_captured() -> None:
+    assert "DataCaptureConfig" not in read("endpoint")["Resources"]["EndpointConfig"]["Properties"]
+
+
+def test_only_the_foundation_needs_a_capability() -> None:
+    for template in templates.TEMPLATES:
+        iam = any("IAM" in one["Type"] for one in read(template.name)["Resources"].values())
+        assert bool(template.capabilities) is iam
+
+
+def test_the_page_tells_of_each_resource_how_it_was_checked() -> None:
+    table = DEPLOY.partition("## What was checked by what")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(AWS::\w+::\w+)` \|", table, re.MULTILINE)
+    there = [
+        one["Type"]
+        for template in templates.TEMPLATES
+        for one in read(template.name)["Resources"].values()
+    ]
+    assert sorted(set(there)) == sorted(told)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gpu"),
+    [
+        ("ml.g5.xlarge", True),
+        ("ml.g4dn.xlarge", True),
+        ("ml.g6e.2xlarge", True),
+        ("ml.gr6.4xlarge", True),
+        ("ml.p4d.24xlarge", True),
+        ("ml.c5.xlarge", False),
+        ("ml.m5.large", False),
+        ("ml.inf2.xlarge", False),
+    ],
+)
+def test_instances_with_a_gpu(instance_type: str, gpu: bool) -> None:
+    assert has_gpu(instance_type) is gpu
+    assert bool(ami_for(instance_type)) is gpu
