@@ -31,6 +31,7 @@ SCRIPTS = {
     "utterwire": "utterwire_client.cli:main",
     "utterwire-conformance": "utterwire_conformance.cli:main",
     "utterwire-deploy": "utterwire_server.deploy.cli:main",
+    "utterwire-router": "utterwire_conformance.router.cli:main",
     "utterwire-server": "utterwire_server.cli:main",
 }
 EXTRAS = {
