@@ -67,7 +67,7 @@ def test_all_that_is_copied_is_let_in() -> None:
 def locked(name: str) -> dict[str, tuple[str, list[str]]]:
     """Version and hashes of each distribution of a lock."""
     text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
-    found = {}
+    found: dict[str, tuple[str, list[str]]] = {}
     for line in text.splitlines():
         pinned = re.fullmatch(
             r"(\S+)==([^\s;]+)(?: *;[^-]*)?((?: +--hash=sha256:[0-9a-f]{64})+)", line
