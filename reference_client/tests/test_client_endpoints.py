@@ -96,7 +96,7 @@ def test_the_reference_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("", "mine", "the file"),
         ("[endpoint.mine]\nurl = 5\n", "mine", "endpoint.mine.url"),
         ('[endpoint.mine]\nurl = "ws://h"\nurll = 1\n', "mine", "urll"),
-        ("[endpoint.mine]\n", "mine", "url, or launch and ready_url"),
+        ("[endpoint.mine]\n", "mine", "one of url, sagemaker, or launch and ready_url"),
         ('[endpoint.mine]\nurl = "ws://h"\n', "yours", "it has mine"),
         (FULL, "mine", "TOKEN"),
         (FULL, "launched", "give --url"),

@@ -6,6 +6,15 @@ import utterwire_client
 def test_exported_names() -> None:
     assert sorted(utterwire_client.__all__) == sorted(
         [
+            "AccessDenied",
+            "ContainerRefused",
+            "CredentialsUnusable",
+            "EndpointMissing",
+            "EndpointNotReady",
+            "InvocationInvalid",
+            "PlatformFailed",
+            "PlatformUnavailable",
+            "Throttled",
             "Audio",
             "AudioMissing",
             "Backend",

@@ -1,17 +1,33 @@
 """Addresses of endpoints (``websocket.md#path``)."""
 
 import ipaddress
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from utterwire_client.errors import RequestInvalid
 
-__all__ = ["HTTP_PATH", "SESSION_PATH", "display", "http_url", "is_loopback", "session_url"]
+__all__ = [
+    "HTTP_PATH",
+    "SESSION_PATH",
+    "SageMakerAddress",
+    "display",
+    "http_url",
+    "is_loopback",
+    "is_sagemaker",
+    "session_url",
+]
 
 #: Where an endpoint serves sessions.
 SESSION_PATH = "/invocations-bidirectional-stream"
 
 #: Where it serves requests of HTTP.
 HTTP_PATH = "/invocations"
+
+_SAGEMAKER = "sagemaker:"
+_SAGEMAKER_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
+_SAGEMAKER_KEYS = ("region", "profile", "variant", "endpoint_url", "ca_file")
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
@@ -82,3 +98,55 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def is_sagemaker(url: str) -> bool:
+    """Whether it is the address of a SageMaker endpoint, ``sagemaker:NAME``."""
+    return url.strip().startswith(_SAGEMAKER)
+
+
+@dataclass(frozen=True, slots=True)
+class SageMakerAddress:
+    """An endpoint of SageMaker: ``sagemaker:NAME?region=...&variant=...``.
+
+    ``region`` and ``profile`` are those of the AWS configuration where they are None. ``variant``
+    is the production variant to ask for. ``endpoint_url`` is where the platform is, for a router
+    on one's own machine; ``ca_file`` a PEM file of the authorities to trust there.
+    """
+
+    name: str
+    region: str | None = None
+    profile: str | None = None
+    variant: str | None = None
+    endpoint_url: str | None = None
+    ca_file: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{_SAGEMAKER}{self.name}"
+
+    @property
+    def url(self) -> str:
+        """The whole of it as one address."""
+        given = {key: str(getattr(self, key)) for key in _SAGEMAKER_KEYS if getattr(self, key)}
+        return f"{self}?{urlencode(given, safe='/:')}" if given else str(self)
+
+    @classmethod
+    def parse(cls, url: str) -> "SageMakerAddress":
+        """Take an address apart. Raises :class:`RequestInvalid`."""
+        name, _, query = url.strip().removeprefix(_SAGEMAKER).partition("?")
+        if _SAGEMAKER_NAME.fullmatch(name) is None:
+            raise RequestInvalid(
+                f"{name!r} is no name of a SageMaker endpoint: write sagemaker:NAME, of letters, "
+                "digits and hyphens"
+            )
+        fields = dict(parse_qsl(query, keep_blank_values=True))
+        unknown = [key for key in fields if key not in _SAGEMAKER_KEYS]
+        if unknown:
+            known = ", ".join(_SAGEMAKER_KEYS)
+            raise RequestInvalid(f"sagemaker:{name}: {unknown[0]!r} is not one of {known}")
+        where = fields.get("endpoint_url")
+        if where is not None and not where.startswith("https://"):
+            # The SDK speaks HTTP/2 over TLS alone.
+            raise RequestInvalid(f"sagemaker:{name}: endpoint_url has to begin with https://")
+        ca_file = fields.pop("ca_file", None)
+        return cls(name, **fields, ca_file=Path(ca_file) if ca_file else None)

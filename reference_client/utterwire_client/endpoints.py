@@ -1,7 +1,8 @@
 """The file that names endpoints, ``endpoints.toml``: the same that the conformance suite reads.
 
-Of an endpoint the client reads ``url`` (or ``http_url``), ``headers``, ``ca_file``, ``voice`` and
-``timeouts``; the schema is ``endpoint-file`` of :mod:`utterwire_schemas`.
+Of an endpoint the client reads ``url`` (or ``http_url``), or ``sagemaker`` with ``region``,
+``profile``, ``variant`` and ``endpoint_url``; ``headers``, ``ca_file``, ``voice`` and ``timeouts``.
+The schema is ``endpoint-file`` of :mod:`utterwire_schemas`.
 """
 
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 from utterwire_schemas import validator
 
+from utterwire_client.address import SageMakerAddress, is_sagemaker
 from utterwire_client.errors import RequestInvalid
 
 __all__ = ["ENDPOINTS_VARIABLE", "Endpoint", "find_endpoint", "tls_context"]
@@ -53,9 +55,13 @@ def find_endpoint(
 
     Looked for in ``file``, else in the file that ``UTTERWIRE_ENDPOINTS`` names, else in
     ``endpoints.toml`` of the working directory. ``reference`` needs no file: it is then the
-    reference server on its default port of this machine. Raises :class:`RequestInvalid` with one
+    reference server on its default port of this machine. Nor does ``sagemaker:NAME`` (see
+    :class:`~utterwire_client.address.SageMakerAddress`). Raises :class:`RequestInvalid` with one
     line that says what is wrong and where.
     """
+    if is_sagemaker(name):
+        address = SageMakerAddress.parse(name)
+        return Endpoint(name=str(address), url=address.url)
     environ = os.environ if environ is None else environ
     named = file is not None or bool(environ.get(ENDPOINTS_VARIABLE))
     path = file or Path(environ.get(ENDPOINTS_VARIABLE) or _FILE_NAME)
@@ -100,7 +106,7 @@ def _read(path: Path, *, must_exist: bool) -> dict[str, Any] | None:
     return document
 
 
-_ONE_OF = "give either url, or launch and ready_url"
+_ONE_OF = "give one of url, sagemaker, or launch and ready_url"
 
 
 def _endpoint(
@@ -118,28 +124,42 @@ def _endpoint(
 
         return _VARIABLE.sub(variable, value)
 
+    ca_file = None if "ca_file" not in table else path.parent / table["ca_file"]
     for key in ("url", "http_url"):
         if key in table:
             url = filled(key, table[key])
             break
     else:
-        raise RequestInvalid(
-            f"{path}: endpoint.{name} has no url: it is one that the conformance suite starts "
-            "for itself; start it by hand and give --url"
-        )
+        if "sagemaker" in table:
+            url, ca_file = _sagemaker(table, ca_file).url, None
+        else:
+            raise RequestInvalid(
+                f"{path}: endpoint.{name} has no url: it is one that the conformance suite starts "
+                "for itself; start it by hand and give --url"
+            )
     timeouts = table.get("timeouts", {})
-    ca_file = table.get("ca_file")
     return Endpoint(
         name=name,
         url=url,
         headers={
             key: filled(f"headers.{key}", value) for key, value in table.get("headers", {}).items()
         },
-        ca_file=None if ca_file is None else path.parent / ca_file,
+        ca_file=ca_file,
         voice=table.get("voice"),
         connect_s=timeouts.get("connect_s"),
         first_byte_s=timeouts.get("first_byte_s"),
         stall_s=timeouts.get("stall_s"),
+    )
+
+
+def _sagemaker(table: Mapping[str, Any], ca_file: Path | None) -> SageMakerAddress:
+    return SageMakerAddress(
+        name=table["sagemaker"],
+        region=table.get("region"),
+        profile=table.get("profile"),
+        variant=table.get("variant"),
+        endpoint_url=table.get("endpoint_url"),
+        ca_file=ca_file,
     )
 
 

@@ -8,12 +8,20 @@ the user part of an address is ever in a message.
 from typing import Literal
 
 __all__ = [
+    "AccessDenied",
     "AudioMissing",
     "ConnectFailed",
+    "ContainerRefused",
+    "CredentialsUnusable",
     "DeadlineExceeded",
+    "EndpointMissing",
+    "EndpointNotReady",
     "ExtraMissing",
     "InterruptUnavailable",
+    "InvocationInvalid",
     "PeerViolation",
+    "PlatformFailed",
+    "PlatformUnavailable",
     "RequestInvalid",
     "SessionLost",
     "SpeechIncomplete",
@@ -63,6 +71,63 @@ class ConnectFailed(UtterwireError):
         self.retry_after_s = retry_after_s
 
 
+class CredentialsUnusable(ConnectFailed):
+    """AWS: there are no credentials, or they are wrong or expired."""
+
+
+class AccessDenied(ConnectFailed):
+    """AWS: these credentials may not do that."""
+
+
+class EndpointMissing(ConnectFailed):
+    """SageMaker: there is no endpoint of that name in this region and account."""
+
+
+class EndpointNotReady(ConnectFailed):
+    """SageMaker: the endpoint takes no calls; ``state`` is its status, as ``Creating``."""
+
+    def __init__(self, message: str, *, state: str, retryable: bool = False) -> None:
+        super().__init__(message, retryable=retryable)
+        self.state = state
+
+
+class InvocationInvalid(ConnectFailed):
+    """SageMaker: the call was malformed (``InputValidationError``)."""
+
+
+class ContainerRefused(ConnectFailed):
+    """SageMaker: the container did not take the call (``ModelError``).
+
+    ``original_status`` is the HTTP status that the container answered, where there was one, and
+    ``original_message`` the body of that.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        original_status: int | None = None,
+        original_message: str | None = None,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message, retryable=retryable, status=status)
+        self.original_status = original_status
+        self.original_message = original_message
+
+
+class PlatformFailed(ConnectFailed):
+    """SageMaker: the platform failed (``InternalServerError``)."""
+
+
+class PlatformUnavailable(ConnectFailed):
+    """SageMaker: the platform has no room (``ServiceUnavailableError``)."""
+
+
+class Throttled(ConnectFailed):
+    """AWS: too many calls."""
+
+
 class DeadlineExceeded(UtterwireError, TimeoutError):
     """The peer kept silent for longer than a deadline of the client allows.
 
@@ -93,10 +158,11 @@ class SessionLost(UtterwireError):
     """The session ended before this utterance did, or was over when it was asked for.
 
     ``reason`` is that of ``session_closed``, or None where the transport broke or was closed
-    without one; ``code`` is the WebSocket close code, where there was one. ``audio_bytes`` counts
-    what of this utterance had arrived: it is not the whole of it. ``processed`` is False where the
-    endpoint said that it never looked at the request (its ``seq`` is above ``last_seq``), so that
-    sending it again cannot speak it twice, and None where nobody knows.
+    without one; ``code`` is the WebSocket close code, where there was one; ``error`` is
+    ``ModelStreamError`` or ``InternalStreamFailure`` where SageMaker said so. ``audio_bytes``
+    counts what of this utterance had arrived: it is not the whole of it. ``processed`` is False
+    where the endpoint said that it never looked at the request (its ``seq`` is above
+    ``last_seq``), so that sending it again cannot speak it twice, and None where nobody knows.
     """
 
     def __init__(
@@ -106,6 +172,7 @@ class SessionLost(UtterwireError):
         retryable: bool,
         reason: str | None = None,
         code: int | None = None,
+        error: str | None = None,
         request_id: str | None = None,
         audio_bytes: int = 0,
         processed: bool | None = None,
@@ -115,6 +182,7 @@ class SessionLost(UtterwireError):
         self.retryable = retryable
         self.reason = reason
         self.code = code
+        self.error = error
         self.request_id = request_id
         self.audio_bytes = audio_bytes
         self.processed = processed

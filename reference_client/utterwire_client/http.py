@@ -8,21 +8,29 @@ import contextlib
 import json
 import math
 import ssl as tls
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 from urllib.parse import unquote
 
 import httpx
 from utterwire_protocol import Connection, LocalProtocolError, Role
 
-from utterwire_client.address import display, http_url, is_loopback
+from utterwire_client.address import (
+    SageMakerAddress,
+    display,
+    http_url,
+    is_loopback,
+    is_sagemaker,
+)
+from utterwire_client.aws import sagemaker
 from utterwire_client.backend import Backend
 from utterwire_client.bell import Bell
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.errors import (
     ConnectFailed,
+    ContainerRefused,
     DeadlineExceeded,
     PeerViolation,
     RequestInvalid,
@@ -143,6 +151,26 @@ async def http_utterance(
     :class:`UtteranceFailed`, :class:`SessionLost`, :class:`DeadlineExceeded`.
     """
     deadlines = deadlines or Deadlines()
+    if is_sagemaker(url):
+        target = SageMakerAddress.parse(url)
+        if checked_headers(headers) or ssl is not None:
+            raise RequestInvalid(
+                f"{target} takes no header fields, and its authorities by ca_file in the address"
+            )
+        body = _body(
+            text,
+            voice=voice,
+            speed=speed,
+            sample_rate=sample_rate,
+            format=format,
+            request_id=request_id,
+        )
+        answer = _Answer(str(target), on_violation or _ignore, sample_rate, format)
+        invocation = _invocation(target, body, transport, answer, deadlines)
+        async with contextlib.aclosing(invocation) as events:
+            async for event in events:
+                yield event
+        return
     address = http_url(url)
     shown = display(address)
     body = _body(
@@ -184,6 +212,46 @@ async def http_utterance(
         raise RequestInvalid(f"the request to {shown} cannot be sent: {_line(exc)}") from None
 
 
+class _Response(Protocol):
+    """What is read of an answer, whoever got it."""
+
+    @property
+    def status_code(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def aiter_raw(self) -> AsyncIterator[bytes]: ...
+
+
+async def _invocation(
+    address: SageMakerAddress,
+    body: bytes,
+    transport: HttpTransport,
+    answer: _Answer,
+    deadlines: Deadlines,
+) -> AsyncGenerator[Event]:
+    """The same by SageMaker's ``InvokeEndpointWithResponseStream``, which passes the content type
+    alone of the endpoint's header fields (``sagemaker.md#http``)."""
+    accept = "text/event-stream" if transport == "sse" else "*/*"
+    try:
+        async with _silence("first_chunk", deadlines.first_chunk_s, answer):
+            response = await sagemaker().invoke(
+                address, body, accept=accept, deadline_s=deadlines.first_chunk_s
+            )
+    except ContainerRefused as exc:
+        told = _fields(ServerSentEvent("error", exc.original_message or ""))
+        if told.get("type") == "error" and isinstance(told.get("code"), str):
+            raise _failure(told, answer, rejected=told.get("rejected") is True) from exc
+        raise
+    try:
+        async with contextlib.aclosing(_read(response, transport, answer, deadlines)) as events:
+            async for event in events:
+                yield event
+    finally:
+        await response.aclose()
+
+
 async def _exchange(
     client: httpx.AsyncClient,
     request: httpx.Request,
@@ -195,18 +263,22 @@ async def _exchange(
     try:
         if response.status_code != 200:
             raise await _refused(response, answer, deadlines)
-        if transport == "sse":
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "text/event-stream":
-                raise ConnectFailed(f"{answer.shown} sends {kind or 'no type'}, and no events")
-            source = _events(response, answer, deadlines)
-        else:
-            source = _raw(response, answer, deadlines)
-        async with contextlib.aclosing(source) as events:
+        async with contextlib.aclosing(_read(response, transport, answer, deadlines)) as events:
             async for event in events:
                 yield event
     finally:
         await response.aclose()
+
+
+def _read(
+    response: _Response, transport: HttpTransport, answer: _Answer, deadlines: Deadlines
+) -> AsyncGenerator[Event]:
+    if transport != "sse":
+        return _raw(response, answer, deadlines)
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        raise ConnectFailed(f"{answer.shown} sends {kind or 'no type'}, and no events")
+    return _events(response, answer, deadlines)
 
 
 async def _send(
@@ -228,9 +300,7 @@ async def _send(
         raise answer.lost(_line(exc)) from exc
 
 
-async def _raw(
-    response: httpx.Response, answer: _Answer, deadlines: Deadlines
-) -> AsyncGenerator[Event]:
+async def _raw(response: _Response, answer: _Answer, deadlines: Deadlines) -> AsyncGenerator[Event]:
     rate = response.headers.get("utterwire-sample-rate", "")
     name = response.headers.get("utterwire-format")
     voice = response.headers.get("utterwire-voice")
@@ -247,7 +317,7 @@ async def _raw(
 
 
 async def _events(
-    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+    response: _Response, answer: _Answer, deadlines: Deadlines
 ) -> AsyncGenerator[Event]:
     reader = EventStreamReader()
     chunks = 0
@@ -299,7 +369,7 @@ def _decoded(data: object, answer: _Answer) -> bytes:
 
 
 async def _pieces(
-    response: httpx.Response, answer: _Answer, deadlines: Deadlines
+    response: _Response, answer: _Answer, deadlines: Deadlines
 ) -> AsyncIterator[bytes]:
     """The body as it comes; a body that was cut off raises."""
     pieces = response.aiter_raw()
@@ -312,7 +382,7 @@ async def _pieces(
                 data = await anext(pieces)
         except StopAsyncIteration:
             return
-        except httpx.TransportError as exc:
+        except (httpx.TransportError, ConnectionError) as exc:
             raise answer.lost(f"the body was cut off ({_line(exc)})") from exc
         yield data
 

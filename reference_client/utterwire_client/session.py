@@ -32,6 +32,8 @@ from utterwire_protocol import (
 from utterwire_protocol import Event as CoreEvent
 from utterwire_protocol import Word as CoreWord
 
+from utterwire_client.address import SageMakerAddress, is_sagemaker
+from utterwire_client.aws import sagemaker
 from utterwire_client.bell import Bell
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.errors import (
@@ -50,7 +52,12 @@ from utterwire_client.errors import (
 from utterwire_client.events import Audio, Complete, EndpointInfo, Marks, Start, Word
 from utterwire_client.session_backend import SessionBackend
 from utterwire_client.speech import Speech, SpeechOptions, Text
-from utterwire_client.transport import Headers, Transport, TransportClosed
+from utterwire_client.transport import (
+    Headers,
+    Transport,
+    TransportClosed,
+    checked_headers,
+)
 from utterwire_client.utterance import Inbox, Request, Utterance
 
 __all__ = ["Session", "connect"]
@@ -417,9 +424,11 @@ class Session:
                 if self._over is None:
                     self._receive(message)
         except TransportClosed as exc:
-            code, why = exc.code, str(exc)
+            code, error, why = exc.code, exc.error, str(exc)
             self._end(
-                lambda inbox: _lost(inbox, why, retryable=code not in _FINAL_CODES, code=code)
+                lambda inbox: _lost(
+                    inbox, why, retryable=code not in _FINAL_CODES, code=code, error=error
+                )
             )
         finally:
             # Whatever it was: nobody is left waiting.
@@ -889,6 +898,7 @@ def _lost(
     retryable: bool,
     reason: str | None = None,
     code: int | None = None,
+    error: str | None = None,
     processed: bool | None = None,
     retry_after_s: float | None = None,
 ) -> SessionLost:
@@ -906,6 +916,7 @@ def _lost(
         retryable=retryable,
         reason=reason,
         code=code,
+        error=error,
         request_id=None if inbox is None else inbox.request_id,
         audio_bytes=0 if inbox is None else inbox.received_bytes,
         processed=False if inbox is not None and inbox.seq is None else processed,
@@ -959,6 +970,10 @@ def _info(event: SessionReceived) -> EndpointInfo:
 
 class connect:  # lower case: it is called like a function
     """A session over WebSocket: ``async with connect(url) as session``.
+
+    Or over SageMaker's bidirectional streaming, for ``sagemaker:NAME`` (see
+    :class:`~utterwire_client.address.SageMakerAddress`; ``headers``, ``ssl`` and ``proxy`` are not
+    for it).
 
     ``url`` is the endpoint's address; one without a path gets that of the protocol, and http(s)
     means ws(s). ``headers`` go with the opening handshake. ``ssl`` holds the TLS settings for a
@@ -1015,6 +1030,8 @@ class connect:  # lower case: it is called like a function
         return await self._session.__aenter__()
 
     async def _open(self) -> Transport:
+        if is_sagemaker(self._url):
+            return await self._open_sagemaker()
         try:
             from utterwire_client.websocket import open_websocket
         except ModuleNotFoundError as exc:
@@ -1030,6 +1047,19 @@ class connect:  # lower case: it is called like a function
             connect_s=self._deadlines.connect_s,
             close_s=self._deadlines.close_s,
         )
+
+    async def _open_sagemaker(self) -> Transport:
+        address = SageMakerAddress.parse(self._url)
+        if checked_headers(self._headers) or self._ssl is not None:
+            raise RequestInvalid(
+                f"{address} takes no header fields, and its authorities by ca_file in the address"
+            )
+        transport: Transport = await sagemaker().open_sagemaker(
+            address,
+            connect_s=self._deadlines.connect_s,
+            close_s=self._deadlines.close_s,
+        )
+        return transport
 
     async def __aexit__(
         self,

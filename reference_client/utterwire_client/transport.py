@@ -18,12 +18,14 @@ Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 class TransportClosed(Exception):
     """The transport carries nothing more.
 
-    ``code`` is the peer's close code where the binding has such codes and one came.
+    ``code`` is the peer's close code where the binding has such codes and one came. ``error`` is
+    the platform's name for the end, where the binding has such names.
     """
 
-    def __init__(self, message: str, *, code: int | None = None) -> None:
+    def __init__(self, message: str, *, code: int | None = None, error: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.error = error
 
 
 class Transport(Protocol):

@@ -113,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     faults = parser.add_argument_group("faults")
     faults.add_argument("--list", action="store_true", help="show the faults, and end")
     faults.add_argument(
-        "--fault", metavar="NAME", action="append", default=[], help="may be given several times"
+        "--fault",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="for calls to every endpoint; may be given several times. Without it, an endpoint"
+        " called fault-NAME has that fault",
     )
     faults.add_argument(
         "--after",

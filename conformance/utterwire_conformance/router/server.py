@@ -28,7 +28,7 @@ from .errors import (
     invalid_input,
 )
 from .event_stream import MEDIA_TYPE, exception, part
-from .faults import Plan
+from .faults import FAULTS, Plan
 from .http1 import Http1Connection
 from .http2 import Http2Connection
 from .options import Options
@@ -51,6 +51,7 @@ _HEADER: Final = "x-amzn-sagemaker-"
 _MOST_BODY: Final = 25 * 1024 * 1024
 _MOST_ANSWER: Final = 64 * 1024 * 1024
 _BACKLOG: Final = 256
+_FAULTY: Final = "fault-"
 _CLOSE_S: Final = 0.5
 
 
@@ -58,7 +59,7 @@ class Router:
     """A stand-in for the SageMaker runtime before one container. An asynchronous context manager.
 
     `log` is given a line for each call and stream. `container_url` is the container's address,
-    `plan` what is to go wrong.
+    `plan` what is to go wrong; an endpoint called `fault-NAME` has that fault, and no other.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Router:
         self._port = port
         self._log = log or _silent
         self._numbers = count(1)
+        self._by_name: dict[str, Plan] = {}
         self._server: asyncio.Server | None = None
         self._protocols: set[_Protocol] = set()
 
@@ -157,8 +159,16 @@ class Router:
                 raise invalid_input(f"a body of more than {_MOST_BODY} bytes")
         return bytes(body)
 
-    def _refuse_by_plan(self) -> None:
-        refusal = self.plan.refusal()
+    def _plan(self, name: str) -> Plan:
+        """What is to go wrong with calls to the endpoint of this name."""
+        fault = name.lower().removeprefix(_FAULTY)
+        if fault == name.lower() or fault not in FAULTS:
+            return self.plan
+        return self._by_name.setdefault(fault, Plan(fault, after=self.plan.after))
+
+    @staticmethod
+    def _refuse_by(plan: Plan) -> None:
+        refusal = plan.refusal()
         if refusal is not None:
             raise refusal
 
@@ -171,7 +181,8 @@ class Router:
         signed = self._verified(call)
         if headers.get("content-type", "").partition(";")[0].strip() != MEDIA_TYPE:
             raise invalid_input(f"the content type is not {MEDIA_TYPE}")
-        self._refuse_by_plan()
+        plan = self._plan(name)
+        self._refuse_by(plan)
         path = headers.get(f"{_HEADER}model-invocation-path", _SESSION)
         if _PATH.fullmatch(path) is None:
             raise invalid_input("ModelInvocationPath is malformed: it begins with no slash")
@@ -185,7 +196,7 @@ class Router:
         chain = None
         if signed is not None and credentials is not None:
             chain = EventChain(signed, credentials.secret_key)
-        bridge = Bridge(call, opened, options=self.options, plan=self.plan, chain=chain)
+        bridge = Bridge(call, opened, options=self.options, plan=plan, chain=chain)
         try:
             # Before any input: the SDK waits for the answer's head. And no initial-response.
             await call.respond(
@@ -212,7 +223,8 @@ class Router:
     async def _invoke(self, call: Call, name: str, number: int, *, stream: bool) -> None:
         body = await self._body(call)
         self._verified(call, body=body)
-        self._refuse_by_plan()
+        plan = self._plan(name)
+        self._refuse_by(plan)
         given = dict(call.headers)
         passed = [("Content-Type", given.get("content-type", "application/octet-stream"))]
         accept = given.get(f"{_HEADER}accept" if stream else "accept")
@@ -233,7 +245,7 @@ class Router:
                 headers.append(("x-amzn-sagemaker-custom-attributes", attributes))
             if stream:
                 headers.append((f"{_HEADER}content-type", kind))
-                size = await self._stream(call, headers, pieces)
+                size = await self._stream(call, headers, pieces, plan)
             else:
                 size = await self._whole(call, [*headers, ("content-type", kind)], pieces)
         self._log(
@@ -241,16 +253,18 @@ class Router:
             f" in {time.monotonic() - began:.1f} s"
         )
 
-    async def _stream(self, call: Call, headers: list[tuple[str, str]], pieces: Any) -> int:
+    async def _stream(
+        self, call: Call, headers: list[tuple[str, str]], pieces: Any, plan: Plan
+    ) -> int:
         size = parts = 0
         await call.respond(200, [*headers, ("content-type", MEDIA_TYPE)])
         try:
             async for piece in pieces:
-                if self.plan.has("slow-parts"):
+                if plan.has("slow-parts"):
                     await asyncio.sleep(self.options.slow_s)
                 await call.send(part(piece))
                 size, parts = size + len(piece), parts + 1
-                fault = self.plan.breach(parts)
+                fault = plan.breach(parts)
                 if fault is not None:
                     if fault.breaks is None:
                         call.reset_connection()
@@ -287,29 +301,30 @@ class Router:
         if headers.get("x-amz-target") != "SageMaker.DescribeEndpoint":
             raise CallFailed("UnknownOperationException", 400, "only DescribeEndpoint is here")
         try:
-            name = json.loads(body)["EndpointName"]
+            name = str(json.loads(body)["EndpointName"])
         except (ValueError, KeyError, TypeError):
             raise invalid_input("EndpointName is missing") from None
+        plan = self._plan(name)
         refusal = next(
-            (f.refuses for f in self.plan.faults if f.name in ("access-denied", "expired-token")),
+            (f.refuses for f in plan.faults if f.name in ("access-denied", "expired-token")),
             None,
         )
         if refusal is not None:
             raise refusal()
         arn = f"arn:aws:sagemaker:us-east-1:000000000000:endpoint/{name}".lower()
-        if self.plan.status == "missing":
+        if plan.status == "missing":
             raise invalid_input(f'Could not find endpoint "{arn}".')
         now = time.time()
         answer: dict[str, Any] = {
             "EndpointName": name,
             "EndpointArn": arn,
             "EndpointConfigName": f"{name}-config",
-            "EndpointStatus": self.plan.status or "InService",
+            "EndpointStatus": plan.status or "InService",
             "ProductionVariants": [{"VariantName": self.options.variant}],
             "CreationTime": now,
             "LastModifiedTime": now,
         }
-        if self.plan.status == "Failed":
+        if plan.status == "Failed":
             answer["FailureReason"] = "The primary container did not pass the ping health check."
         data = json.dumps(answer).encode()
         kind = "application/x-amz-json-1.1"

@@ -1,0 +1,423 @@
+"""Sessions and invocations through a stand-in for SageMaker, by the unmodified AWS SDK."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from utterwire_client import (
+    Audio,
+    Complete,
+    ConnectFailed,
+    DeadlineExceeded,
+    Deadlines,
+    RequestInvalid,
+    SessionLost,
+    TransportClosed,
+    UtteranceCancelled,
+    UtteranceRejected,
+    connect,
+)
+from utterwire_client import errors as client_errors
+from utterwire_client.address import SageMakerAddress
+from utterwire_client.http import http_utterance
+
+pytest.importorskip(
+    "aws_sdk_sagemaker_runtime_http2", reason="the AWS SDK needs Python 3.12 and the extra aws"
+)
+
+from aws_sdk_sagemaker_runtime_http2 import models
+from smithy_aws_event_stream.exceptions import UnmodeledEventError
+from utterwire_client import sagemaker
+
+# Where a stream is broken off the SDK sets futures that were cancelled, and says so on its way out.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+_READY_S = 60
+
+
+class Rig:
+    """The reference server, and routers before it, as processes of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.container = ""
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def line(self, process: subprocess.Popen[str], words: str) -> str:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if words in line:
+                return line
+        raise AssertionError(f"it never said {words!r}")
+
+    def router(self, *arguments: str) -> str:
+        """Start a router; the address of an endpoint behind it."""
+        process = self.start(
+            "utterwire_conformance.router.cli", "--verify", "--port", "0", "--quiet",
+            "--to", self.container, "--certificates", str(self.folder), "--accept-ms", "5000",
+            *arguments,
+        )  # fmt: skip
+        url = self.line(process, "SageMaker runtime at ").split(" at ")[1].split(",")[0]
+        return f"sagemaker:tts?region=us-east-1&endpoint_url={url}"
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    made = Rig(tmp_path_factory.mktemp("certificates"))
+    patch = pytest.MonkeyPatch()
+    for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
+        patch.setenv(name, str(made.folder / "ca.pem"))
+    patch.setenv("AWS_ACCESS_KEY_ID", "AKIDLOCALROUTER")
+    patch.setenv("AWS_SECRET_ACCESS_KEY", "local-router-secret")
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    port = _free_port()
+    made.container = f"http://127.0.0.1:{port}"
+    try:
+        server = made.start(
+            "utterwire_server", "serve", "--engine", "tone",
+            "--host", "127.0.0.1", "--port", str(port),
+        )  # fmt: skip
+        _await_port(port)
+        assert server.poll() is None
+        yield made
+    finally:
+        for process in made.processes:
+            process.terminate()
+        for process in made.processes:
+            process.communicate()
+        patch.undo()
+
+
+def _await_port(port: int) -> None:
+    import socket
+    import time
+
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def url(rig: Rig) -> str:
+    return rig.router("--after", "1")
+
+
+def _faulty(url: str, fault: str) -> str:
+    """The address of an endpoint that the router has go wrong in this way."""
+    return url.replace("sagemaker:tts", f"sagemaker:fault-{fault}")
+
+
+@pytest.fixture(autouse=True)
+def _not_seen() -> None:
+    sagemaker._seen.clear()
+
+
+async def test_many_utterances_on_one_stream(url: str) -> None:
+    async with connect(url, negotiate=True) as session:
+        assert session.info is not None
+        speeches = [session.synthesize(f"Number {number}.") for number in range(20)]
+        for speech in speeches:
+            events = [event async for event in speech]
+            assert isinstance(events[-1], Complete)
+            audio = b"".join(event.data for event in events if isinstance(event, Audio))
+            assert len(audio) == events[-1].audio_bytes
+
+
+async def test_cancel_and_errors_leave_the_session(url: str) -> None:
+    async with connect(url, interrupt=True) as session:
+        with pytest.raises(UtteranceRejected) as refused:
+            await session.synthesize("Hello.", voice="nobody at all").read()
+        assert refused.value.code == "invalid_voice"
+        long = session.synthesize("A long text, and more of it. " * 100)
+        await anext(aiter(long))
+        assert await session.cancel() == 1
+        with pytest.raises(UtteranceCancelled):
+            async for _ in long:
+                pass
+        assert await session.synthesize("And on.").read()
+
+
+async def test_streams_side_by_side(url: str) -> None:
+    async def one(number: int) -> int:
+        async with connect(url) as session:
+            return len(await session.synthesize(f"Stream {number}.").read())
+
+    assert all(await asyncio.gather(*(one(number) for number in range(8))))
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_the_http_leg(url: str, transport: Any) -> None:
+    events = [event async for event in http_utterance(url, "Hello there.", transport=transport)]
+    assert isinstance(events[-1], Complete)
+    assert events[-1].received_bytes > 10_000
+
+
+async def test_the_http_leg_tells_a_refusal(url: str) -> None:
+    with pytest.raises(UtteranceRejected) as refused:
+        async for _ in http_utterance(url, "Hello.", voice="nobody at all"):
+            pass
+    assert refused.value.code == "invalid_voice"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "retryable"),
+    [
+        ("throttled", "Throttled", True),
+        ("input-validation-error", "InvocationInvalid", False),
+        ("model-error", "ContainerRefused", False),
+        ("internal-server-error", "PlatformFailed", True),
+        ("service-unavailable", "PlatformUnavailable", True),
+        ("access-denied", "AccessDenied", False),
+        ("expired-token", "CredentialsUnusable", False),
+        ("endpoint-missing", "EndpointMissing", False),
+        ("endpoint-creating", "EndpointNotReady", True),
+        ("endpoint-failed", "EndpointNotReady", False),
+    ],
+)
+async def test_each_refusal_has_a_type(url: str, fault: str, kind: str, retryable: bool) -> None:
+    faulty = _faulty(url, fault)
+    with pytest.raises(getattr(client_errors, kind)) as refused:
+        async with connect(faulty):
+            pass
+    assert refused.value.retryable == retryable
+    assert "\n" not in str(refused.value)
+    with pytest.raises(getattr(client_errors, kind)):
+        async for _ in http_utterance(faulty, "Hello."):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "code"),
+    [
+        ("model-stream-error", "ModelStreamError", 1011),
+        ("internal-stream-failure", "InternalStreamFailure", None),
+        ("connection-reset", None, None),
+        ("stream-reset", None, None),
+        ("goaway", None, None),
+    ],
+)
+async def test_each_end_in_a_stream_is_told(
+    url: str, fault: str, error: str | None, code: int | None
+) -> None:
+    faulty = _faulty(url, fault)
+    with pytest.raises(SessionLost) as lost:
+        async with connect(faulty) as session:
+            await session.synthesize("A text that is long enough. " * 20).read()
+    assert (lost.value.error, lost.value.code) == (error, code)
+    assert lost.value.retryable
+
+
+@pytest.mark.parametrize("fault", ["model-stream-error", "internal-stream-failure"])
+async def test_a_body_that_is_cut_off_is_told(url: str, fault: str) -> None:
+    faulty = _faulty(url, fault)
+    with pytest.raises(SessionLost, match="cut off"):
+        async for _ in http_utterance(faulty, "A text that is long enough. " * 20):
+            pass
+
+
+async def test_describe(url: str) -> None:
+    assert await sagemaker.describe(SageMakerAddress.parse(url)) == "InService"
+
+
+async def test_who_may_not_ask_may_still_call(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(session: Any, address: SageMakerAddress) -> str:
+        import botocore.exceptions
+
+        error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+        raise botocore.exceptions.ClientError(error, "DescribeEndpoint")
+
+    monkeypatch.setattr(sagemaker, "_status", denied)
+    async with connect(url) as session:
+        assert await session.synthesize("Hello.").read()
+
+
+async def test_a_wrong_secret(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "guess")
+    with pytest.raises(client_errors.CredentialsUnusable, match="InvalidSignature"):
+        async with connect(url):
+            pass
+    sagemaker._seen.add(SageMakerAddress.parse(url))
+    with pytest.raises(client_errors.CredentialsUnusable, match="InvalidSignature"):
+        async with connect(url):
+            pass
+
+
+async def test_no_credentials_no_region_no_profile(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    with pytest.raises(client_errors.CredentialsUnusable, match="no AWS credentials"):
+        async with connect(url):
+            pass
+    with pytest.raises(RequestInvalid, match="no region"):
+        async with connect("sagemaker:tts"):
+            pass
+    with pytest.raises(RequestInvalid, match="no AWS profile 'nobody'"):
+        async with connect("sagemaker:tts?profile=nobody"):
+            pass
+
+
+async def test_nothing_listens() -> None:
+    address = f"sagemaker:tts?region=us-east-1&endpoint_url=https://localhost:{_free_port()}"
+    with pytest.raises(ConnectFailed, match="no way to sagemaker:tts") as failed:
+        async with connect(address):
+            pass
+    assert failed.value.retryable
+    sagemaker._seen.add(SageMakerAddress.parse(address))
+    with pytest.raises(ConnectFailed, match="nothing listens"):
+        async with connect(address):
+            pass
+
+
+async def test_an_authority_by_the_address(
+    rig: Rig, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name)
+    async with connect(f"{url}&ca_file={rig.folder / 'ca.pem'}") as session:
+        assert await session.synthesize("Hello.").read()
+    with pytest.raises(ConnectFailed, match="is its authority trusted"):
+        async with connect(url):
+            pass
+
+
+async def test_a_deadline_bounds_the_opening(url: str) -> None:
+    sagemaker._seen.add(SageMakerAddress.parse(url))
+    with pytest.raises(DeadlineExceeded) as late:
+        async with connect(url, deadlines=Deadlines(connect_s=0.0001)):
+            pass
+    assert late.value.which == "connect"
+
+
+@asynccontextmanager
+async def _scripted(*events: Any) -> AsyncIterator[sagemaker.SageMakerTransport]:
+    """A transport over a stream that gives these events, then nothing."""
+
+    class Stream:
+        async def send(self, event: Any) -> None:
+            raise OSError("gone")
+
+        async def receive(self) -> Any:
+            await asyncio.sleep(0)
+            if not pending:
+                return None
+            event = pending.pop(0)
+            if isinstance(event, Exception):
+                raise event
+            return event
+
+        async def close(self) -> None:
+            raise OSError("gone")
+
+        async def __aexit__(self, *rest: Any) -> None:
+            pass
+
+        @property
+        def input_stream(self) -> Any:
+            return self
+
+    pending = list(events)
+    stream: Any = Stream()
+    transport = sagemaker.SageMakerTransport(stream, stream, stream, close_s=1.0)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+def _part(data: bytes | None, kind: str | None = None, state: str | None = None) -> Any:
+    value = models.ResponsePayloadPart(bytes_=data, data_type=kind, completion_state=state)
+    return models.ResponseStreamEventPayloadPart(value=value)
+
+
+async def test_parts_become_messages() -> None:
+    parts = [
+        _part(b"Hel", "UTF8", "PARTIAL"),
+        _part(None, None, "PARTIAL"),
+        _part(b"lo", "UTF8", "COMPLETE"),
+        _part(b"\xff\x00", "BINARY"),
+        _part(None, "BINARY", "COMPLETE"),
+        object(),
+        *(_part(b"%d" % number) for number in range(10)),
+    ]
+    async with _scripted(*parts) as transport:
+        expected: list[str | bytes] = ["Hello", b"\xff\x00", b""]
+        expected += [b"%d" % number for number in range(10)]
+        assert [await transport.receive() for _ in expected] == expected
+        for _ in range(2):
+            with pytest.raises(TransportClosed, match="the stream ended"):
+                await transport.receive()
+        with pytest.raises(TransportClosed):
+            await transport.send("x")
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (_part, "no UTF-8"),
+        (OSError("it broke"), "it broke"),
+        (client_errors.UtterwireError, "UnmodeledEventError|Denied"),
+    ],
+)
+async def test_what_comes_may_be_no_stream(event: Any, words: str) -> None:
+    if event is _part:
+        event = _part(b"\xff", "UTF8")
+    elif event is client_errors.UtterwireError:
+        event = UnmodeledEventError("Denied", "no")
+    async with _scripted(event) as transport:
+        with pytest.raises(TransportClosed, match=words):
+            await transport.receive()
+
+
+async def test_an_abort_wakes_who_waits(url: str) -> None:
+    address = SageMakerAddress.parse(url)
+    transport = await sagemaker.open_sagemaker(address, connect_s=30.0, close_s=1.0)
+    waiting = asyncio.create_task(transport.receive())
+    await asyncio.sleep(0)
+    transport.abort()
+    with pytest.raises(TransportClosed, match="dropped"):
+        await waiting
+    await transport.close()
+
+
+async def test_the_command_line_speaks(url: str, tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "utterwire_client", "say", "Hello there.", "--endpoint", url,
+        "-o", str(tmp_path / "hello.wav"), env=dict(os.environ), stderr=subprocess.PIPE,
+    )  # fmt: skip
+    _, told = await process.communicate()
+    assert process.returncode == 0, told.decode()
+    assert b"Traceback" not in told
+    assert (tmp_path / "hello.wav").stat().st_size > 10_000
