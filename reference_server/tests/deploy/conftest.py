@@ -6,7 +6,8 @@ import datetime
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Script:
             stub.client.meta.events.unregister("before-parameter-build", self._ask)
 
     def _ask(self, model: Any, **_: Any) -> None:
-        line = (model.service_model.service_name, model.name)
+        line = (model.service_model.signing_name, model.name)
         place = len(self.asked)
         expected = self._lines[place] if place < len(self._lines) else None
         assert line == expected, f"asked {line} at place {place}, and the script has {expected}"
@@ -75,7 +76,8 @@ class Script:
 
     def _line(self, service: str, operation: str) -> Stubber:
         client = self.client(service)
-        self._lines.append((service, client.meta.method_to_api_mapping[operation]))
+        signing_name = client.meta.service_model.signing_name
+        self._lines.append((signing_name, client.meta.method_to_api_mapping[operation]))
         return self._stubs[service]
 
     def answer(
@@ -319,3 +321,23 @@ def model_folder(tmp_path: Path) -> Path:
     (folder / "statistics").mkdir()
     (folder / "statistics" / "af_heart.npz").write_bytes(b"measured")
     return folder
+
+
+@pytest.fixture
+def unlisted() -> Callable[[str, Iterable[str]], set[str]]:
+    """Calls of a command, as ``service:Operation``, whose permission DEPLOY.md does not list."""
+    page = (Path(__file__).parents[2] / "DEPLOY.md").read_text(encoding="utf-8")
+    table = page.partition("| command | calls |")[2].partition("\n\n")[0]
+    # Most actions have the name of the call.
+    named = {
+        "s3:ListObjectsV2": "s3:ListBucket",
+        "s3:ListObjectVersions": "s3:ListBucketVersions",
+        "s3:DeleteObjects": "s3:DeleteObjectVersion",
+    }
+
+    def compare(command: str, calls: Iterable[str]) -> set[str]:
+        (row,) = re.findall(rf"^\| `{command}` \|(.*)\|$", table, re.MULTILINE)
+        listed = set(re.findall(r"`([a-z0-9-]+:\w+)`", row))
+        return {named.get(call, call) for call in calls} - listed
+
+    return compare

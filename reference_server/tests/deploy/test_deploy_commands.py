@@ -6,7 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,18 @@ def one_line(capsys: pytest.CaptureFixture[str], command: str) -> tuple[str, str
 
 
 def test_up_makes_foundation_then_endpoint_and_waits(
-    script: Any, patience: Any, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    script: Any,
+    patience: Any,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    unlisted: Callable[[str, Iterable[str]], set[str]],
 ) -> None:
     begun(script).stack(SCALING, None).stack(ENDPOINT, None)
     script.put(ENDPOINT, None, expected=of_endpoint())
     script.endpoint("Creating").endpoint("Creating").endpoint("InService")
     assert command(*UP) == 0
     script.done()
+    assert unlisted("up", map(":".join, script.asked)) == set()
     assert patience.told[-2:] == ["endpoint demo: Creating", "endpoint demo: InService"]
     assert patience.told[0] == "as arn:aws:iam::123456789012:user/somebody, in eu-west-1"
     assert capsys.readouterr().out.splitlines() == [
@@ -316,7 +321,10 @@ def test_status_while_the_endpoint_is_not_there_yet(
 
 
 def test_scale_by_hand(
-    script: Any, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    script: Any,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    unlisted: Callable[[str, Iterable[str]], set[str]],
 ) -> None:
     expected = [
         {"ParameterKey": key, "ParameterValue": value}
@@ -334,6 +342,7 @@ def test_scale_by_hand(
     script.endpoint("InService").put(SCALING, None, expected=expected)
     assert command("scale", "demo", "--min", "2", "--max", "5", "--target", "8") == 0
     script.done()
+    assert unlisted("scale", map(":".join, script.asked)) == set()
     assert capsys.readouterr().out == (
         "endpoint demo is scaled: 2 to 5 instances, 8 at once each\n"
     )
