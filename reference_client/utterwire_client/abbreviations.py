@@ -54,7 +54,8 @@ class Abbreviations:
 
 _TITLES: Final = _words(
     """mr mrs ms mx dr drs prof gen sen rep gov capt cpt lt col sgt maj cmdr adm rev hon messrs
-    mmes pres supt insp det fr br sr pvt cpl atty amb mt ft st ste"""
+    mmes pres supt insp det fr br sr pvt cpl atty amb mt ft st ste
+    geo wm chas jas thos jos"""
 )
 _GOING_ON: Final = _words(
     "e.g eg i.e ie vs v cf viz approx aprox incl excl esp resp ca feat w.r.t op"

@@ -74,8 +74,8 @@ _BULLET: Final = re.compile(rf"(?:\A|(?<=\s))\s*[{_BULLETS}]")
 _LINE_MARKER: Final = re.compile(rf"\s*(?:[-+*–—]\s|[{_BULLETS}#>|]|\*\*|__|```|~~~)")
 _NUMBER_MARKER: Final = re.compile(r"\s*[*_]{0,2}[(\[]?(?:\d{1,3}|[A-Za-z])[.)]")
 #: A piece that is only this has not begun to speak.
-_LIST_MARKER: Final = re.compile(r"[\W_]*(?:\d{1,3}|[A-Za-z]|[ivx]{2,5}|[IVX]{2,5})")
-_COLON_MARKER: Final = re.compile(r"[:：]\s+[(*]*(?:\d{1,2}|[A-Za-z])\Z")
+_LIST_MARKER: Final = re.compile(r"[\W_]*(\d{1,3}|[A-Za-z]|[ivx]{2,5}|[IVX]{2,5})")
+_COLON_MARKER: Final = re.compile(r"[:：]\s+[(*]*[1aA]\Z")
 _STEP: Final = re.compile(
     r"[\W_]*(?:step|schritt|étape|paso|passo|stap|krok|шаг|adım)\s+\d{1,2}", re.IGNORECASE
 )
@@ -135,6 +135,8 @@ class _Place:
     word: str
     #: What comes after the word.
     follow: str | None
+    #: The line that ``body`` ends in.
+    line: str
 
     @property
     def char(self) -> str:
@@ -209,7 +211,7 @@ class Boundaries:
         if line_end is not None:
             place = self._at_line_end(body, gap, word, follow, line, line_end)
         elif _STOP.search(gap):
-            place = self._at_stop(body, gap, word, follow)
+            place = self._at_stop(body, gap, word, follow, line)
         else:
             bullet = _BULLET.search(gap) if len(gap) > 1 else None
             place = NO if bullet is None else bullet.start()
@@ -232,7 +234,7 @@ class Boundaries:
             return NO
         char = word[0]
         if _STOP.search(before):
-            place = self._at_stop(body, f"{before} {after}", word, follow)
+            place = self._at_stop(body, f"{before} {after}", word, follow, line)
             if place is not NO:
                 return WORD if place is WORD else end
             if char.islower() or char.isdigit():
@@ -251,7 +253,9 @@ class Boundaries:
             return end if follow in (".", ")") and len(word) <= 2 else NO
         return end
 
-    def _at_stop(self, body: str, gap: str, word: str, follow: str | None) -> int | Undecided:
+    def _at_stop(
+        self, body: str, gap: str, word: str, follow: str | None, line: str
+    ) -> int | Undecided:
         run = _STOP_RUN.search(gap)
         assert run is not None
         before = gap[: run.start()]
@@ -260,7 +264,7 @@ class Boundaries:
         end = _closed(body, gap, run.end())
         closed = gap[run.end() : end]
         stops = run[0] + "".join(char for char in closed if char in _STOPS)
-        place = _Place(body, before, stops, closed, gap[end:], word, follow)
+        place = _Place(body, before, stops, closed, gap[end:], word, follow, line)
         following = place.rest.lstrip()[:1]
         if following and following in _CONTINUING:
             return NO
@@ -313,7 +317,7 @@ class Boundaries:
         return not (hesitating and at.word == "I")
 
     def _after_period(self, at: _Place) -> bool | Undecided:
-        if (not at.before.strip() or at.before[0] == ")") and _is_marker(at.body):
+        if (not at.before.strip() or at.before[0] == ")") and _is_marker(at.body, at.line):
             return False
         if at.glued:
             return self._after_glued(at)
@@ -509,12 +513,18 @@ def _is_next(label: str, following: str) -> bool:
     return ord(following) == ord(label) + 1
 
 
-def _is_marker(body: str) -> bool:
-    return bool(
-        _LIST_MARKER.fullmatch(body)
-        or _COLON_MARKER.search(body, max(0, len(body) - 16))
-        or _STEP.fullmatch(body)
-    )
+def _is_marker(body: str, line: str) -> bool:
+    """Whether ``body`` is what an item of a list begins with, and its period belongs to that."""
+    if _COLON_MARKER.search(body, max(0, len(body) - 16)) or _STEP.fullmatch(body):
+        return True
+    marker = _LIST_MARKER.fullmatch(body)
+    if marker is None or not marker[1].isdigit() or int(marker[1]) < 2:
+        return marker is not None
+    # In mid-line only the one after another: "1. Open it. 2. Go in.", but not "How many? 12. So".
+    earlier = line[: len(line) - len(body.lstrip())]
+    if not any(map(str.isalnum, earlier)):
+        return True
+    return re.search(rf"(?<!\w){int(marker[1]) - 1}[.)]", earlier) is not None
 
 
 def _closed(body: str, gap: str, at: int) -> int:

@@ -13,7 +13,7 @@ __all__ = ["IncrementalSentenceChunker"]
 #: So much of a word is waited for, in characters.
 _LONGEST_WORD: Final = 24
 _LOWEST_MAX: Final = 20
-_LINE_KEPT: Final = 80
+_LINE_KEPT: Final = 400
 #: The first clause has at least so many characters, and two words; or so many of a script that
 #: sets no spaces.
 _FIRST_CLAUSE: Final = 12
