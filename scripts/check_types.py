@@ -1,4 +1,4 @@
-"""Run ``mypy`` over the packages, and over each folder of tests and scripts.
+"""Run ``mypy`` over the packages, and over each folder of tests, scripts and benchmarks.
 
 The folders of tests share module names (each may have a ``conftest``), so that one run over
 all of them is an error to mypy; every folder gets a run of its own, and all of them report.
@@ -27,7 +27,7 @@ def runs() -> list[list[str]]:
     """Paths to check, one list per run of mypy: the packages first, as one program."""
     groups = [list(PACKAGES)]
     folders = [str(Path(package).parent / "tests") for package in PACKAGES]
-    groups += [[folder] for folder in [*folders, "tests", "scripts"]]
+    groups += [[folder] for folder in [*folders, "tests", "scripts", "benchmarks"]]
     groups += [[str(path.relative_to(ROOT))] for path in ROOT.glob("*/conftest.py")]
     groups.append(["bootstrap.py"])
     return [

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 from utterwire_client.abbreviations import (
@@ -569,7 +569,6 @@ def _is_symbol(char: str) -> bool:
     }
 
 
-@lru_cache(maxsize=256)
 def _splits(segment: Segmenter, language: str, body: str, word: str) -> bool:
     """Whether ``segment`` ends a sentence at a period between ``body`` and ``word``."""
     tail = body[-_SHOWN:]
