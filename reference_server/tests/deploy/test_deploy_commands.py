@@ -115,11 +115,12 @@ def test_another_instance_type_takes_scaling_off_meanwhile(
         script.stack(ENDPOINT, "CREATE_COMPLETE").change(ENDPOINT, "UPDATE")
         script.stack(ENDPOINT, "UPDATE_ROLLBACK_COMPLETE")
         script.events(ENDPOINT, ("Endpoint", "UPDATE_FAILED", "no InsufficientInstanceCapacity"))
-        script.log("listening")
     else:
         script.put(ENDPOINT, "CREATE_COMPLETE")
     script.put(SCALING, None, expected=scaled())
-    if not fails:
+    if fails:
+        script.log("listening")
+    else:
         script.endpoint("InService")
     assert command(*UP) == int(fails)
     script.done()
@@ -127,6 +128,23 @@ def test_another_instance_type_takes_scaling_off_meanwhile(
         problem, next_step, _ = one_line(capsys, "up")
         assert "was taken back (UPDATE_ROLLBACK_COMPLETE): Endpoint" in problem
         assert "try again later" in next_step
+
+
+def test_who_breaks_off_meanwhile_is_told_how_to_scale_as_before(
+    script: Any, patience: Any, command: Callable[..., int]
+) -> None:
+    begun(script, before="CREATE_COMPLETE")
+    type_ = [{"ParameterKey": "InstanceType", "ParameterValue": "ml.g5.2xlarge"}]
+    script.stack(SCALING, "CREATE_COMPLETE", Parameters=scaled())
+    script.stack(ENDPOINT, "CREATE_COMPLETE", Parameters=type_)
+    script.removed(SCALING).stack(ENDPOINT, "CREATE_COMPLETE")
+    script.refuse("cloudformation", "create_change_set", "ExpiredToken", "old")
+    assert command(*UP) == 1
+    script.done()
+    assert patience.told[-1] == (
+        "scaling is off; once the endpoint serves:"
+        " utterwire-deploy scale demo --min 1 --max 4 --target 6"
+    )
 
 
 def test_a_stack_that_is_taken_back_shows_the_log(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from utterwire_server.deploy import cli
 from utterwire_server.deploy.capacity import NOTICE_S, Goals, plan, read_bench
@@ -168,6 +168,7 @@ def test_goals_that_cannot_be(goals: dict[str, Any]) -> None:
     assert failed.value.status == 2
 
 
+@settings(deadline=None, derandomize=True, max_examples=200)
 @given(
     carried=st.integers(1, 500),
     least=st.integers(1, 20),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,25 +124,37 @@ def up(
     if paused:
         watch.say(f"scaling is taken off while {before} is replaced by {wanted.instance_type}")
         scaling.delete()
+    parameters = wanted.endpoint(
+        deployment,
+        role=made["ExecutionRoleArn"],
+        image=image,
+        model=model,
+        keep=bool(scaled) and not paused,
+    )
     try:
-        stack.put(
-            ENDPOINT,
-            wanted.endpoint(
-                deployment,
-                role=made["ExecutionRoleArn"],
-                image=image,
-                model=model,
-                keep=bool(scaled) and not paused,
-            ),
-        )
+        stack.put(ENDPOINT, parameters)
     except DeployFailed as error:
+        # What was taken back serves again, and is to be scaled as before.
+        if paused:
+            scaling.put(SCALING, scaled)
         raise DeployFailed(
             error.problem, error.next_step, details=log_lines(account, deployment)
         ) from None
-    finally:
+    except BaseException:
         if paused:
-            scaling.put(SCALING, scaled)
+            watch.say(f"scaling is off; once the endpoint serves: {_by_hand(deployment, scaled)}")
+        raise
+    if paused:
+        scaling.put(SCALING, scaled)
     return wait_in_service(account, watch, deployment)
+
+
+def _by_hand(deployment: Deployment, scaled: Mapping[str, str]) -> str:
+    """The command that scales as before."""
+    return (
+        f"utterwire-deploy scale {deployment.name} --min {scaled['MinInstances']}"
+        f" --max {scaled['MaxInstances']} --target {scaled['TargetRequests']}"
+    )
 
 
 def status(account: Account, watch: Watch, deployment: Deployment) -> tuple[bool, list[str]]:
