@@ -6,7 +6,7 @@ Each chunker runs in a process of its own, under a time limit, for some hang. Th
 texts only are used as agents use them: all that came so far is cut, and all sentences but the
 last are spoken. ``--peers`` is a Python that has the others (``pip install sentencex pysbd
 stream2sentence livekit-blingfire``; no package of this project is needed there); what is missing is
-told and left out.
+told and left out. A run of all writes the table into ``reference_client/README.md``, too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "reference_client" / "tests" / "data"
+#: Where the table is shown, and between what.
+README = ROOT / "reference_client" / "README.md"
+BEGIN, END = "<!-- table of benchmarks/chunkers.py -->", "<!-- end of table -->"
 LIMIT_S = 20.0
 #: Distribution of each chunker.
 CHUNKERS = {
@@ -358,6 +361,8 @@ def _seconds(worker: Worker, fragments: list[str], scale: float) -> float | None
 
 def table(results: dict[str, Any]) -> str:
     """Results as a table in Markdown."""
+    if not results:
+        return ""
     sets = list(next(iter(results.values()))["exact"])
     head = ["", *(f"{name}, exact" for name in sets), "same for every cutting"]
     head += ["median delay", "µs per character", "4,000 unpunctuated"]
@@ -428,8 +433,12 @@ def main(arguments: list[str]) -> int:
         "chunkers": results,
     }
     write(result, options.out)
-    if results:
-        print(table(results), file=sys.stderr if options.out == "-" else sys.stdout)
+    print(table(results), file=sys.stderr)
+    if options.out != "-" and not options.only:
+        text = README.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        README.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}", encoding="utf-8")
     return 0
 
 

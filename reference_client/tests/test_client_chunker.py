@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -134,6 +137,46 @@ class TestData:
             pytest.skip(f"{GOLDEN} names no file, and there is none beside the checkout")
         count, missed = self.missed(path)
         assert count - len(missed) >= 51, missed
+
+
+class TestEvidence:
+    """`benchmarks/chunkers.py`, what it found, and what the README shows of it."""
+
+    def benchmark(self) -> ModuleType:
+        spec = importlib.util.spec_from_file_location("chunkers", ROOT / "benchmarks/chunkers.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def test_the_table_in_the_readme_is_of_the_evidence(self) -> None:
+        evidence = ROOT / "evidence/chunkers.json"
+        if not evidence.is_file():
+            pytest.skip("the source distribution has no evidence")
+        found = json.loads(evidence.read_text(encoding="utf-8"))
+        readme = (ROOT / "reference_client/README.md").read_text(encoding="utf-8")
+        assert self.benchmark().table(found["chunkers"]) in readme
+        ours = found["chunkers"]["utterwire"]
+        assert ours["same_for_every_cutting"]["same"] == ours["same_for_every_cutting"]["items"]
+        assert ours["delay_characters"]["median"] <= 3
+        assert ours["ms_for_4000_unpunctuated"] < 10
+
+    @pytest.mark.slow
+    def test_the_benchmark_runs(self) -> None:
+        chosen = ["--only", "utterwire", "--only", "regex", "--only", "pysbd", "--out", "-"]
+        done = subprocess.run(
+            [sys.executable, ROOT / "benchmarks/chunkers.py", *chosen],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        chunkers = json.loads(done.stdout)["chunkers"]
+        assert chunkers["utterwire"]["hangs"] == chunkers["utterwire"]["failures"] == 0
+        assert chunkers["utterwire"]["exact"]["voice"]["streamed"] > 150
+        assert chunkers["regex"]["exact"]["voice"]["streamed"] < 150
+        assert "pysbd" in chunkers or "pysbd is left out" in done.stderr
 
 
 class TestDelay:

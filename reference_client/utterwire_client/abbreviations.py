@@ -89,7 +89,7 @@ _ENGLISH_STARTERS: Final = _words(
     although though however also still just only even once again maybe perhaps instead meanwhile
     therefore otherwise finally first second third next last later today tomorrow yesterday
     both each every all some many most much few several another other others any none nobody
-    everyone everybody everything someone somebody something nothing
+    everyone everybody everything someone somebody something nothing anyone anybody anything
     take turn call try go check click open press say tell give make use choose pick visit see look
     wait come bring keep remember note ask send write read set put get add start stop find follow
     call enter type select tap press hold leave stay watch listen think imagine consider feel

@@ -361,7 +361,9 @@ class Boundaries:
         if not _is_sentence_word(at.word) or at.follow in ("@", "_", "/", "(", "=", "-", "\\"):
             return False
         known = at.word.lower() in self._words.starters or at.word.lower() in self._words.titles
-        number = _NUMERIC.fullmatch(token) is not None
+        number = _NUMERIC.fullmatch(token) is not None or (
+            "." not in token and any(map(str.isdigit, token))  # "72°F", "B4"
+        )
         if _ADDRESS.search(token) or ("." in token and not number):
             # "report.pdf.It has", but neither "e.g.This" nor "a.The.b".
             return known and at.follow != "." and token.lower() not in self._words.going_on
@@ -446,8 +448,10 @@ class Boundaries:
             return self._starts(at) if self._words.capital_nouns else True
         if token == "I" and previous.islower():
             return True
-        if previous.lower() in LETTERED or previous.rstrip("°")[-1:].isdigit():
+        if previous.lower() in LETTERED:
             return True
+        if previous.rstrip("°")[-1:].isdigit() and token not in ("N", "E", "S", "W"):
+            return True  # "20° C.", but "12 W. Elm St."
         # "M. Il" begins a name, "World War I. It" does not.
         return self._starts(at) if previous else False
 
