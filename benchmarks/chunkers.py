@@ -6,7 +6,8 @@ Each chunker runs in a process of its own, under a time limit, for some hang. Th
 texts only are used as agents use them: all that came so far is cut, and all sentences but the
 last are spoken. ``--peers`` is a Python that has the others (``pip install sentencex pysbd
 stream2sentence livekit-blingfire``; no package of this project is needed there); what is missing is
-told and left out. Cost is CPU time, so that a busy machine tells no tales. A run of all writes the table into ``reference_client/README.md``, too.
+told and left out. Cost is CPU time, so that a busy machine tells no tales. A run of all writes the
+table into ``reference_client/README.md``, too.
 """
 
 from __future__ import annotations
