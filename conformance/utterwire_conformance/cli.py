@@ -42,6 +42,7 @@ _OPTIONS: Final = (
     "endpoint",
     "endpoint_url",
     "endpoints",
+    "via",
     "report",
     "baseline",
     "write_baseline",

@@ -267,7 +267,11 @@ class Dialogue:
     @property
     def is_open(self) -> bool:
         """Whether the session was opened."""
-        return self.opened is not None and self.opened.status == 101
+        if self.opened is None:
+            return False
+        # SageMaker answers a call where an endpoint answers a handshake (sagemaker.md#opening).
+        by_call = self.asked is not None and self.asked.method == "POST"
+        return self.opened.status == (200 if by_call else 101)
 
     @property
     def rtt(self) -> float:

@@ -30,6 +30,7 @@ from .redaction import (
     secrets_of_command,
     secrets_of_url,
 )
+from .via import SAGEMAKER, SageMakerTarget
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
@@ -90,8 +91,10 @@ class Endpoint:
 
     Either `url` (and `http_url`) say where it runs, or `launch` is the command that starts it.
     `headers` are secret: only their names may appear anywhere. So is what `hidden` holds: values
-    that came from the environment into an address. `claims_known` is False where
-    nobody said what it claims, so that it may claim more than `claims` has.
+    that came from the environment into an address. `sagemaker` is it where SageMaker hosts it;
+    `via` is `sagemaker`, too, where a router stands before an endpoint of another kind.
+    `claims_known` is False where nobody said what it claims, so that it may claim more than
+    `claims` has.
     `max_concurrent_sessions` is how many connections it takes at a time, None if that is not known.
     """
 
@@ -111,10 +114,12 @@ class Endpoint:
     budget: Budget = field(default_factory=Budget)
     hidden: tuple[str, ...] = field(default=(), repr=False)
     max_concurrent_sessions: int | None = None
+    sagemaker: SageMakerTarget | None = None
+    via: str = "websocket"
 
     def __post_init__(self) -> None:
-        if bool(self.url) == bool(self.launch):
-            raise ValueError("an endpoint has either a url or a command to launch it")
+        if bool(self.url) + bool(self.launch) + (self.sagemaker is not None) != 1:
+            raise ValueError("an endpoint has a url, a command to launch it, or a name at AWS")
         if self.launch and not self.ready_url:
             raise ValueError("an endpoint that is launched needs a ready_url")
 
@@ -143,6 +148,14 @@ class Endpoint:
         table: dict[str, Any] = {"name": self.name.partition("?")[0]}
         addresses = {"url": self.url, "http_url": self.http_url, "ready_url": self.ready_url}
         table |= {name: public_url(url) for name, url in addresses.items() if url}
+        if self.sagemaker is not None:
+            target = self.sagemaker
+            table["sagemaker"] = target.name
+            for key in ("region", "variant", "endpoint_url"):
+                if getattr(target, key) is not None:
+                    table[key] = getattr(target, key)
+        if self.via == SAGEMAKER:
+            table["via"] = self.via
         if self.launch:
             table["launch"] = public_command(self.launch)
         if self.headers:
@@ -302,10 +315,10 @@ def _message(error: Any) -> str:
     if error.validator == "required":
         # `oneOf` asks for an address or a command; its branches each miss the other's keys.
         missing = [key for key in error.validator_value if key not in error.instance]
-        if set(missing) & {"url", "launch", "ready_url"}:
-            return "give either `url`, or `launch` with `ready_url`"
+        if set(missing) & {"url", "launch", "ready_url", "sagemaker"}:
+            return "give one of `url`, `sagemaker`, and `launch` with `ready_url`"
     if error.schema is False or error.validator is None:
-        return "give either `url`, or `launch` with `ready_url`, not both"
+        return "give one of `url`, `sagemaker`, and `launch` with `ready_url`, not two"
     if error.validator == "pattern" and "headers" in error.absolute_path:
         if list(error.absolute_path)[-1] == "headers":
             return f"{error.instance!r} is not the name of a header"
@@ -396,8 +409,11 @@ def _build(name: str, table: Mapping[str, Any], folder: Path) -> Endpoint:
     waits = {
         key: value for key, value in table.get("timeouts", {}).items() if key in Timeouts.__slots__
     }
+    target = _sagemaker(table, folder) if "sagemaker" in table else None
     return Endpoint(
         name=name,
+        sagemaker=target,
+        via="websocket" if target is None else SAGEMAKER,
         url=_session_url(url) if url else None,
         http_url=table.get("http_url") or (_http_base(url) if url else None),
         launch=tuple(arg.replace("{python}", sys.executable) for arg in table.get("launch", ())),
@@ -411,6 +427,17 @@ def _build(name: str, table: Mapping[str, Any], folder: Path) -> Endpoint:
         timeouts=Timeouts(**waits),
         budget=Budget(**table.get("budget", {})),
         max_concurrent_sessions=table.get("max_concurrent_sessions"),
+    )
+
+
+def _sagemaker(table: Mapping[str, Any], folder: Path) -> SageMakerTarget:
+    return SageMakerTarget(
+        table["sagemaker"],
+        region=table.get("region"),
+        profile=table.get("profile"),
+        variant=table.get("variant"),
+        endpoint_url=table.get("endpoint_url"),
+        ca_file=folder / table["ca_file"] if "ca_file" in table else None,
     )
 
 

@@ -15,6 +15,7 @@ from .selection import Selection
 from .stage import SCENARIOS
 from .transcript import Entry, Role, Transcript
 from .verdict import Judgement, Verdict, not_exercised
+from .via import unseen, was_by_sagemaker
 
 __all__ = ["Moment", "Moments", "chosen_checks", "judge_accounts", "judge_checks"]
 
@@ -60,12 +61,21 @@ def judge_checks(
     ordered = sorted(transcripts, key=lambda transcript: transcript.scenario)
     accounts = [Account.of(transcript) for transcript in ordered]
     found = judge_accounts(checks, accounts, launched=launched, unreachable=unreachable)
-    if selection is None or selection.scenarios is None:
-        return found
+    if selection is not None and selection.scenarios is not None:
+        found = {
+            name: judgement
+            if _shown(CHECKS[name], selection.scenarios)
+            else _in_part(judgement, selection)
+            for name, judgement in found.items()
+        }
+    return _through_sagemaker(found) if was_by_sagemaker(ordered) else found
+
+
+def _through_sagemaker(found: dict[str, Judgement]) -> dict[str, Judgement]:
+    """What may be said where SageMaker carried the sessions."""
+    reasons = {name: unseen(requirement(CHECKS[name].requirement)) for name in found}
     return {
-        name: judgement
-        if _shown(CHECKS[name], selection.scenarios)
-        else _in_part(judgement, selection)
+        name: judgement if (reason := reasons[name]) is None else not_exercised(reason)
         for name, judgement in found.items()
     }
 

@@ -120,7 +120,11 @@ class Run(Judged):
     @property
     def headline(self) -> str:
         """What is judged."""
-        where = self.endpoint.public_url or "launched by the suite"
+        target = self.endpoint.sagemaker
+        named = f"sagemaker:{target.name}" if target is not None else None
+        where = self.endpoint.public_url or named or "launched by the suite"
+        if self.endpoint.via == "sagemaker" and target is None:
+            where += ", through a router"
         # By --endpoint-url, the address is the name.
         told = "" if where == self.endpoint.name else f" ({where})"
         return f"utterwire: {self.endpoint.name}{told}, profiles {', '.join(self.profiles)}"
@@ -296,6 +300,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="header for every request; ${NAME} stands for an environment variable",
     )
     group.addoption(
+        "--via",
+        choices=("websocket", "sagemaker"),
+        default="websocket",
+        help="what carries the sessions: with sagemaker, a local stand-in for SageMaker stands"
+        " before the endpoint (Python 3.12, extra aws), and what cannot be seen through it is not"
+        " exercised",
+    )
+    group.addoption(
         "--report",
         metavar="DIR",
         default="utterwire-report",
@@ -454,7 +466,11 @@ def _endpoint(config: pytest.Config, name: str | None, url: str | None) -> Endpo
         if most is not None:
             endpoint = replace(endpoint, budget=replace(endpoint.budget, **{key: most}))
     at_once = config.getoption("max_concurrent")
-    return endpoint if at_once is None else replace(endpoint, max_concurrent_sessions=at_once)
+    if at_once is not None:
+        endpoint = replace(endpoint, max_concurrent_sessions=at_once)
+    if config.getoption("via") == "sagemaker":
+        endpoint = replace(endpoint, via="sagemaker")
+    return endpoint
 
 
 def _named(config: pytest.Config, name: str | None, url: str | None) -> Endpoint:

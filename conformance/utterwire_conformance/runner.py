@@ -16,11 +16,13 @@ from .fuzz import FuzzPlan, FuzzResults, fuzz
 from .judging import chosen_checks, judge_checks
 from .places import Places
 from .progress import Progress
+from .requirements import requirement
 from .selection import Selection
 from .stage import SCENARIOS, Meter, Pace, Scenario, play
 from .target import LaunchFailed, Target
 from .transcript import Transcript
 from .verdict import Judgement
+from .via import SAGEMAKER, unseen
 
 __all__ = ["Options", "Results", "learned", "run_checks"]
 
@@ -90,7 +92,10 @@ async def run_checks(
     chosen = chosen_checks(checks)
     results = Results()
     allowed = options.selection.scenarios
-    needed = [s for s in _needed(chosen) if allowed is None or s.name in allowed]
+    seen = chosen
+    if target.endpoint.via == SAGEMAKER:
+        seen = [check for check in chosen if unseen(requirement(check.requirement)) is None]
+    needed = [s for s in _needed(seen) if allowed is None or s.name in allowed]
     options.progress.phase = "waiting for the endpoint to be ready"
     try:
         async with target:

@@ -15,11 +15,19 @@ from typing import Any, Final, Self
 
 from .claims import EndpointClaims
 from .dialogue import STOOD_STILL, Utterance
-from .driver import ConnectFailed, HandshakeRefused, HttpConnection, Recorder, WebSocketSession
+from .driver import (
+    ConnectFailed,
+    HandshakeRefused,
+    HttpConnection,
+    NotCarried,
+    Recorder,
+    WebSocketSession,
+)
 from .endpoints import Budget, Endpoint
 from .places import Places
 from .target import Instance, LaunchFailed, Target
 from .transcript import Transcript
+from .via import SageMakerTarget
 
 __all__ = [
     "HOLDING_CHARACTERS",
@@ -340,6 +348,8 @@ class Stage:
         place = instance or self.instance
 
         async def enter() -> WebSocketSession:
+            if place.sagemaker is not None:
+                return await self._stream(place.sagemaker, receive_buffer)
             return await WebSocketSession.open(
                 place.ws_url,
                 self.recorder,
@@ -360,6 +370,25 @@ class Stage:
         self._occupy(opened, place)
         return opened
 
+    async def _stream(
+        self, target: SageMakerTarget, receive_buffer: int | None
+    ) -> WebSocketSession:
+        """Open a session that SageMaker carries."""
+        # Only there are its packages needed.
+        try:
+            from .driver.sagemaker import SageMakerSession
+        except ModuleNotFoundError as error:
+            needed = "Python 3.12 or newer and pip install 'utterwire[aws]'"
+            raise ConnectFailed(f"SageMaker needs {needed}: no {error.name} here") from error
+        opened: WebSocketSession = await SageMakerSession.reach(
+            target,
+            self.recorder,
+            self.claims,
+            within=self.pace.connect,
+            receive_buffer=receive_buffer,
+        )
+        return opened
+
     async def http(
         self, *, instance: Instance | None = None, receive_buffer: int | None = None
     ) -> HttpConnection:
@@ -370,6 +399,8 @@ class Stage:
             Unplayable: the budget is spent, or the endpoint takes no more connections at a time.
         """
         place = instance or self.instance
+        if not place.http_url:
+            raise Unplayable("HTTP is not reached through SageMaker")
         self._make_room(place)
         await self.meter.spend(sessions=1)
         opened = await HttpConnection.open(
@@ -771,7 +802,7 @@ async def _play(
                 raise _first_of(group) from group
     except Crowded:
         raise
-    except Unplayable as error:
+    except (NotCarried, Unplayable) as error:
         transcript.unfinished = str(error)
     except TimeoutError:
         transcript.unfinished = f"it was not over after {limit:g} s"

@@ -18,12 +18,16 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 from .driver import Address, fetch_status, tls_context
 from .endpoints import SESSION_PATH, Endpoint
 from .memory import held_by
+from .via import SAGEMAKER, SageMakerTarget
+
+if TYPE_CHECKING:
+    from .router.process import RouterProcess
 
 __all__ = ["Child", "Instance", "LaunchFailed", "Target"]
 
@@ -113,6 +117,8 @@ class Instance:
     http_url: str
     process: Child | None = None
     log: IO[bytes] | None = None
+    sagemaker: SageMakerTarget | None = None
+    """How sessions are opened, where SageMaker carries them."""
 
     @property
     def returncode(self) -> int | None:
@@ -168,6 +174,7 @@ class Target:
         self.endpoint = endpoint
         self.main: Instance | None = None
         self._instances: list[Instance] = []
+        self._router: RouterProcess | None = None
         self._context: ssl.SSLContext | None = None
 
     @property
@@ -206,11 +213,17 @@ class Target:
 
     async def close(self) -> None:
         """Stop every instance that was launched."""
+        router, self._router = self._router, None
+        if router is not None:
+            await router.stop()
         await asyncio.gather(*(instance.stop() for instance in self._instances))
         self._instances.clear()
 
     def kill(self) -> None:
         """End every instance that was launched, at once; may be called from any thread."""
+        router = self._router
+        if router is not None:
+            router.kill()
         for instance in tuple(self._instances):
             instance.kill()
 
@@ -218,13 +231,33 @@ class Target:
         """The instance that most scenarios talk to.
 
         Raises:
-            LaunchFailed: it is launched, and does not get ready.
+            LaunchFailed: it is launched, and does not get ready; or a router does not.
             ConnectFailed: the `ca_file` cannot be used.
         """
+        endpoint = self.endpoint
+        if endpoint.sagemaker is not None:
+            return Instance("", "", sagemaker=endpoint.sagemaker)
         if self.can_launch:
-            return await self.launch()
-        _ = self.context
-        return Instance(self.endpoint.url or "", self.endpoint.http_url or "")
+            instance = await self.launch()
+        else:
+            _ = self.context
+            instance = Instance(endpoint.url or "", endpoint.http_url or "")
+        if endpoint.via == SAGEMAKER:
+            instance.sagemaker = await self._route(instance)
+        return instance
+
+    async def _route(self, instance: Instance) -> SageMakerTarget:
+        """Put a router before an instance."""
+        from .router.process import RouterLost, RouterProcess
+
+        parts = urlsplit(instance.ws_url)
+        if parts.scheme != "ws":
+            raise LaunchFailed("--via sagemaker wants a container on ws://, as SageMaker does")
+        try:
+            self._router = await RouterProcess.start(f"http://{parts.netloc}")
+        except RouterLost as error:
+            raise LaunchFailed(str(error)) from error
+        return self._router.target
 
     async def launch(self) -> Instance:
         """Start one more instance, on a free port, and wait until it is ready.

@@ -7,7 +7,7 @@ from .connection import Address, ConnectFailed, tls_context
 from .delay import OwnDelay
 from .http import HttpConnection, fetch_status
 from .recorder import Recorder
-from .websocket import HandshakeRefused, WebSocketSession
+from .websocket import HandshakeRefused, NotCarried, WebSocketSession
 
 __all__ = [
     "Address",
@@ -15,6 +15,7 @@ __all__ = [
     "ConnectFailed",
     "HandshakeRefused",
     "HttpConnection",
+    "NotCarried",
     "OwnDelay",
     "Recorder",
     "WebSocketSession",

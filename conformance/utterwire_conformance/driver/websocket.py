@@ -30,7 +30,7 @@ from utterwire_conformance.wire import (
 from .connection import MOST_BYTES, MOST_FRAMES, SEND_S, Address, ConnectFailed, open_stream
 from .recorder import Recorder
 
-__all__ = ["HandshakeRefused", "WebSocketSession"]
+__all__ = ["HandshakeRefused", "NotCarried", "WebSocketSession"]
 
 _READ: Final = 65_536
 _SIP: Final = 2_048
@@ -59,6 +59,10 @@ class HandshakeRefused(Exception):
         self.why = why
         self.retry_after = retry_after
         """What `Retry-After` says, in seconds, if it says a number."""
+
+
+class NotCarried(Exception):
+    """What was to be sent cannot be sent by this transport."""
 
 
 class WebSocketSession:

@@ -112,6 +112,7 @@ class ProxiedTarget(Target):
             proxy.http_url,
             instance.process,
             instance.log,
+            None,
             proxy,
             instance,
         )

@@ -43,6 +43,8 @@ class FuzzWish:
         """
         if self.unwanted:
             return "left out by --no-fuzz"
+        if endpoint.via == "sagemaker":
+            return "left out through SageMaker, which does not carry all that is sent"
         if self.asked:
             return None
         if narrowed:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from .errors import container_refused
 __all__ = ["Container", "ContainerSocket", "HttpAnswer"]
 
 _READ: Final = 65_536
+_RECEIVE_BUFFER: Final = 65_536
 _HANDSHAKE_HEADERS: Final = 65_536
 
 
@@ -77,6 +79,7 @@ class Container:
         try:
             async with asyncio.timeout(self.accept_s):
                 reader, writer = await asyncio.open_connection(self.host, self.port)
+                _bound(writer)
                 try:
                     early = await _shake_hands(reader, writer, self.authority, path, headers)
                 except BaseException:
@@ -221,6 +224,14 @@ async def _shake_hands(
         raise container_refused("the container's Sec-WebSocket-Accept is wrong", status=101)
     early: bytes = http.trailing_data[0]
     return early
+
+
+def _bound(writer: asyncio.StreamWriter) -> None:
+    """See to it that a caller who reads nothing holds up the container, as the kernel's buffer
+    would not: it grows to megabytes, which is minutes of speech."""
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 async def _head(http: h11.Connection, reader: asyncio.StreamReader) -> HttpAnswer:
