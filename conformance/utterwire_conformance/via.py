@@ -54,6 +54,7 @@ _REASONS: Final = (
     ("load.", _STALL),
     ("idle.", "the router ends an idle session by rules of its own"),
     ("sagemaker.accept", _TIMES),
+    ("sagemaker.port", "the port is the container's: the caller sees none of it"),
     ("sagemaker.ping", _TIMES),
     ("http.", _HTTP),
     ("sse.", _HTTP),

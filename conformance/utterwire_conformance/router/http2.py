@@ -53,7 +53,6 @@ class Http2Connection:
             initial_values={
                 codes.INITIAL_WINDOW_SIZE: _WINDOW,
                 codes.MAX_CONCURRENT_STREAMS: _MOST_STREAMS,
-                codes.MAX_FRAME_SIZE: 65_536,
             },
         )
         self._http.initiate_connection()
