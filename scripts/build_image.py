@@ -210,7 +210,14 @@ def build(store: Store) -> None:
             mounts.append(f"{certificates}:/etc/ssl/certs/ca-certificates.crt:ro")
         store.buildah(
             *("bud", "--format", "oci", "--pull-never", "--file", "reference_server/Dockerfile"),
-            *("--build-arg", f"BASE={BASE}", "--build-arg", "VARIANT=cpu", "--target", "server"),
+            *(
+                "--build-arg",
+                f"BASE={BASE}",
+                "--build-arg",
+                "ENGINE=kokoro-onnx",
+                "--target",
+                "server",
+            ),
             *(word for mount in mounts for word in ("--volume", mount)),
             *("--tag", IMAGE, "."),
             quiet=False,
@@ -517,7 +524,7 @@ def everything(store: Store, values: argparse.Namespace, given: list[str]) -> in
         "base_s": round(base_s),
         "build_s": round(build_s),
         "image": {
-            "variant": "cpu",
+            "engine": configuration.labels.get("org.utterwire.engine"),
             "digest": configuration.digest,
             "size_mb": round(configuration.size / 1e6),
             "entrypoint": list(configuration.entrypoint),

@@ -31,8 +31,8 @@ _SERVER: Final = ("server", "encoders", "metrics", "tracing", "kokoro")
 #: Each file by its extras; the first one has what builds the wheel of Utterwire itself.
 LOCKS: Final[dict[str, tuple[str, ...]]] = {
     "build": (),
-    "cpu": _SERVER,
-    "cuda": (*_SERVER, "torch"),
+    "kokoro-onnx": _SERVER,
+    "kokoro-torch": (*_SERVER, "torch"),
 }
 
 

@@ -13,13 +13,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from utterwire_server.deploy.image import LABEL
+from utterwire_server.model.folder import ENGINE_FILES
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "reference_server" / "Dockerfile").read_text(encoding="utf-8")
 LOCKS = ROOT / "reference_server" / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SERVER = ("server", "encoders", "metrics", "tracing", "kokoro")
-EXTRAS = {"cpu": SERVER, "cuda": (*SERVER, "torch")}
+EXTRAS = {"kokoro-onnx": SERVER, "kokoro-torch": (*SERVER, "torch")}
 # Where the image runs, as far as requirements ask for it.
 PLACE = {"python_version": "3.12", "sys_platform": "linux", "platform_machine": "x86_64"}
 
@@ -35,6 +36,13 @@ def test_the_entry_point_takes_serve_and_signals() -> None:
     assert json.loads(entrypoint) == ["/opt/utterwire/bin/utterwire-server"]
     assert json.loads(command) == ["serve"]
     assert "STOPSIGNAL SIGTERM" in DOCKERFILE
+
+
+def test_the_engine_that_is_installed_is_the_one_that_speaks() -> None:
+    assert set(re.findall(r"^ARG ENGINE=(.*)$", DOCKERFILE, re.MULTILINE)) == {"kokoro-onnx"}
+    assert "requirements/${ENGINE}.txt" in DOCKERFILE
+    assert "UTTERWIRE_ENGINE=${ENGINE}" in DOCKERFILE
+    assert set(EXTRAS) == set(ENGINE_FILES)
 
 
 def test_the_base_can_be_chosen() -> None:
@@ -77,7 +85,7 @@ def locked(name: str) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["build", "cpu", "cuda"])
+@pytest.mark.parametrize("name", ["build", *EXTRAS])
 def test_each_lock_pins_by_version_and_hash_and_names_no_host(name: str) -> None:
     assert len(locked(name)) > 2
     assert "://" not in (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
@@ -100,13 +108,13 @@ def test_each_lock_has_what_the_extras_ask_for(name: str) -> None:
 
 
 def test_only_the_cuda_variant_has_torch_and_it_is_the_tested_one() -> None:
-    assert not {"torch", "kokoro"} & set(locked("cpu"))
-    torch, _ = locked("cuda")["torch"]
+    assert not {"torch", "kokoro"} & set(locked("kokoro-onnx"))
+    torch, _ = locked("kokoro-torch")["torch"]
     tox = configparser.ConfigParser()
     tox.read(ROOT / "tox.ini", encoding="utf-8")
     assert f"torch=={torch}" in tox["testenv:torch"]["deps"]
     # The driver of the host that `up` asks for knows CUDA 13.0.
-    assert locked("cuda")["nvidia-cuda-runtime"][0].startswith("13.0.")
+    assert locked("kokoro-torch")["nvidia-cuda-runtime"][0].startswith("13.0.")
 
 
 def test_what_builds_the_wheel_is_pinned_too() -> None:
