@@ -168,7 +168,7 @@ async def test_stdin_and_stdout(endpoint: Serve, say: Say) -> None:
 
     url = await endpoint(script)
     stdin = b"\xef\xbb\xbf" + text.encode()
-    result = await say.run("say", "-", "--url", url, "-o", "-", stdin=stdin)
+    result = await say.run("say", "-", "--whole", "--url", url, "-o", "-", stdin=stdin)
     assert result.code == 0
     assert frames(result.out) == (24000, tone(100))
 
@@ -464,10 +464,10 @@ async def test_an_interrupt(
 @pytest.mark.parametrize(
     ("arguments", "stdin", "words"),
     [
-        (("-o", "a.wav"), None, "give a text"),
         (("x", "--file", "y", "-o", "a.wav"), None, "give a text"),
         (("--file", "none.txt", "-o", "a.wav"), None, "cannot read none.txt"),
-        (("-", "-o", "a.wav"), b"\xff", "not UTF-8"),
+        (("x", "--play", "--format", "mp3"), None, "a sound device plays pcm_s16le, not mp3"),
+        (("-", "--whole", "-o", "a.wav"), b"\xff", "not UTF-8"),
         (("x", "-o", "none/a.wav"), None, "cannot write none/a.wav"),
         (("x", "-o", "a.wav", "--format", "mp3"), None, "cannot hold mp3"),
         (("x", "-o", "a.MP3", "--format", "opus"), None, "a .mp3 file cannot hold opus"),

@@ -45,7 +45,7 @@ def test_plain_lines() -> None:
         "10.00 s of audio",
         "20.00 s of audio",
         "careful",
-        "24.00 s of audio in hello.wav (1.44 s, first after 0.060 s)",
+        "24.00 s of audio in hello.wav (1.44 s, first byte after 0.060 s)",
     ]
 
 

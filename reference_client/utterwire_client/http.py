@@ -515,6 +515,7 @@ class HttpBackend(Backend):
         }
         _body(text, **fields)
         inbox = Inbox(Request(text, **fields), taken=self._taken.ring)
+        inbox.submitted_at = asyncio.get_running_loop().time()
         task = asyncio.create_task(self._fill(inbox, text, fields), name="utterwire-http")
         self._requests[inbox] = task
         task.add_done_callback(lambda _: self._filled(inbox))

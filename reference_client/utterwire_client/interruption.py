@@ -9,7 +9,7 @@ from typing import Literal
 from utterwire_client.events import Word
 from utterwire_client.sentence import Sentence
 
-__all__ = ["Interruption", "heard_of"]
+__all__ = ["Interruption", "heard_of", "in_source"]
 
 #: How the cut was found: it lies between sentences, by the endpoint's word times, or by proportion.
 Precision = Literal["sentence", "word", "proportion"]
@@ -55,14 +55,14 @@ def heard_of(
     spoken = sentence.spoken or ""
     if words:
         ends = [word.char_end for word in words if word.end_s <= heard_s]
-        return _in_source(sentence, min(max(ends, default=0), len(spoken))), "word"
+        return in_source(sentence, min(max(ends, default=0), len(spoken))), "word"
     share = min(heard_s / duration_s, 1.0) if duration_s > 0 else 1.0
     at = int(share * len(spoken))
     ends = [match.start() for match in _WORD_END.finditer(spoken) if match.start() <= at]
-    return _in_source(sentence, max(ends, default=0)), "proportion"
+    return in_source(sentence, max(ends, default=0)), "proportion"
 
 
-def _in_source(sentence: Sentence, at: int) -> int:
+def in_source(sentence: Sentence, at: int) -> int:
     """The place in ``text`` of the place ``at`` in ``spoken``."""
     text, spoken = sentence.text, sentence.spoken or ""
     if at == 0:

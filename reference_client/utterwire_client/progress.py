@@ -47,16 +47,26 @@ class Progress:
         self._clock = clock
         self._rewrites = stream is not None and stream.isatty()
         self._started_at = clock()
+        self._requested = False
         self._drawn_at = -1.0
         self._drawn = False
         self._next_line_s = _LINE_EVERY_S
         self._start: Start | None = None
         self._bytes = 0
         self._first_byte_s: float | None = None
+        self._first_sound_s: float | None = None
+        self._worked_s: float | None = 0.0
 
-    def requested(self) -> None:
-        """The request was made."""
-        self._started_at = self._clock()
+    def hint(self, text: str) -> None:
+        """Tell people at a terminal what they can do."""
+        if self._rewrites:
+            self._line(text)
+
+    def requested(self, at: float | None = None) -> None:
+        """The request was made, now or at a time of the clock; only the first counts."""
+        if not self._requested:
+            self._requested = True
+            self._started_at = self._clock() if at is None else at
 
     def began(self, start: Start) -> None:
         self._start = start
@@ -90,10 +100,30 @@ class Progress:
             return f"{self._bytes} bytes of {self._start.format if self._start else 'audio'}"
         return f"{seconds:.2f} s of audio"
 
-    def done(self, where: str) -> None:
-        took = self._clock() - self._started_at
-        first = "" if self._first_byte_s is None else f", first after {self._first_byte_s:.3f} s"
-        self._line(f"{self.amount()} in {where} ({took:.2f} s{first})")
+    def sounded(self, at_s: float) -> None:
+        """The first sound is so far into the audio."""
+        if self._first_byte_s is not None and self._first_sound_s is None:
+            self._first_sound_s = self._first_byte_s + at_s
+
+    def worked(self, elapsed_s: float | None) -> None:
+        """An utterance is whole, on which the endpoint worked for so long, if it told."""
+        if elapsed_s is None or self._worked_s is None:
+            self._worked_s = None
+        else:
+            self._worked_s += elapsed_s
+
+    def done(self, where: str | None) -> None:
+        """All came and is in a file; or it was played."""
+        told = [f"{self._clock() - self._started_at:.2f} s"]
+        if self._first_byte_s is not None:
+            told.append(f"first byte after {self._first_byte_s:.3f} s")
+        if self._first_sound_s is not None:
+            told.append(f"first sound after {self._first_sound_s:.3f} s")
+        seconds = self._seconds()
+        if seconds and self._worked_s:
+            told.append(f"real-time factor {self._worked_s / seconds:.3f}")
+        place = "played" if where is None else f"in {where}"
+        self._line(f"{self.amount()} {place} ({', '.join(told)})")
 
     def note(self, text: str) -> None:
         """A warning or an error: shown also when quiet."""

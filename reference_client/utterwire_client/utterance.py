@@ -36,7 +36,8 @@ class Inbox:
 
     ``taken`` is called when the reader took an event, began to wait or went away; the session
     keeps the size bounded by not reading on (see :class:`~utterwire_client.session.Session`).
-    ``watch``, where it is set, is called when the utterance has ended.
+    ``watch``, where it is set, is called when the utterance has ended. ``submitted_at`` and
+    ``first_audio_at`` are times of the event loop; the latter is None until audio has come.
     """
 
     def __init__(self, request: Request, *, taken: Callable[[], None]) -> None:
@@ -44,6 +45,7 @@ class Inbox:
         self.request_id = request.request_id
         self.seq: int | None = None
         self.submitted_at = 0.0
+        self.first_audio_at: float | None = None
         self.start: Start | None = None
         self.received_bytes = 0
         self.buffered_bytes = 0
@@ -65,6 +67,8 @@ class Inbox:
         return bool(self._bell)
 
     def put(self, event: Event) -> None:
+        if self.first_audio_at is None and isinstance(event, Audio):
+            self.first_audio_at = asyncio.get_running_loop().time()
         if self.abandoned:
             return
         weight = _EVENT_BYTES + (len(event.data) if isinstance(event, Audio) else 0)
