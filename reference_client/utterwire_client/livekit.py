@@ -2,17 +2,15 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator
 
 from livekit.agents import APIError, APITimeoutError, tts, utils
 from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS, APIConnectOptions, TimedString
 
-from utterwire_client.backend import Backend
 from utterwire_client.errors import UtterwireError
 from utterwire_client.events import Audio, Complete, Marks, Start
 from utterwire_client.sentence import Spoken
-from utterwire_client.session import Session, connect
+from utterwire_client.shared_session import Opener, SharedSession
 from utterwire_client.speech import Speech, SpeechOptions, Text
 
 __all__ = ["TTS"]
@@ -28,7 +26,7 @@ class TTS(tts.TTS):
 
     def __init__(
         self,
-        endpoint: str | Callable[[], AbstractAsyncContextManager[Session | Backend]],
+        endpoint: Opener,
         *,
         voice: str | None = None,
         speed: float | None = None,
@@ -37,13 +35,10 @@ class TTS(tts.TTS):
     ) -> None:
         capabilities = tts.TTSCapabilities(streaming=True, aligned_transcript=times_words)
         super().__init__(capabilities=capabilities, sample_rate=sample_rate, num_channels=1)
-        self._endpoint = (lambda: connect(endpoint)) if isinstance(endpoint, str) else endpoint
+        self._session = SharedSession(endpoint)
         self._options = SpeechOptions(
             voice=voice, speed=speed, sample_rate=sample_rate, marks=times_words
         )
-        self._exit = AsyncExitStack()
-        self._opening = asyncio.Lock()
-        self._speaker: Session | Backend | None = None
         self._streams = weakref.WeakSet[_Stream]()
 
     def synthesize(
@@ -59,15 +54,13 @@ class TTS(tts.TTS):
 
     async def aclose(self) -> None:
         await asyncio.gather(*(stream.aclose() for stream in self._streams))
-        self._speaker = None
-        await self._exit.aclose()
+        await self._session.aclose()
 
     async def speak(self, text: Text, timeout_s: float) -> Speech:
         """Begin to speak. Raises ``TimeoutError`` if the endpoint is not reached in time."""
-        async with asyncio.timeout(timeout_s), self._opening:
-            if self._speaker is None:
-                self._speaker = await self._exit.enter_async_context(self._endpoint())
-        return self._speaker.speak(text, **self._options)
+        async with asyncio.timeout(timeout_s):
+            session = await self._session.get()
+        return session.speak(text, **self._options)
 
 
 class _Stream(tts.SynthesizeStream):
