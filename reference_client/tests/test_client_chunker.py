@@ -200,6 +200,7 @@ class TestDelay:
             ("Done! 🎉 Now", 2),
             ("At 5 p.m. Then we", 6),  # the whole word tells
             ("It ended.Then we", 5),
+            ("At 5 p.m. E\u0301te\u0301 fut", 7),  # accents are of the word
         ],
     )
     def test_delay(self, text: str, delay: int) -> None:
@@ -236,6 +237,23 @@ class TestOptions:
         assert [len(piece) for piece in cut("字" * 100, max_chars=40)] == [40, 40, 20]
         pieces = cut("e\u0301" * 50, max_chars=41)
         assert not [piece for piece in pieces if piece.startswith("\u0301")]
+
+    def test_a_limit_that_is_met_while_a_word_is_waited_for(self) -> None:
+        assert cut("We meet at the old station at 5 p.m. Thenceforth.", max_chars=40) == [
+            "We meet at the old station at 5 p.m.",
+            " Thenceforth.",
+        ]
+        assert cut("We meet at the station, then at 5 p.m. Thenceforth.", max_chars=40) == [
+            "We meet at the station,",
+            " then at 5 p.m.",
+            " Thenceforth.",
+        ]
+
+    def test_a_character_that_cannot_be_cut_is_longer_than_the_limit(self) -> None:
+        text = "e" + "\u0301" * 50 + "a"
+        assert cut(text, max_chars=20) == [text[:-1], "a"]
+        joined = "a\u200d" * 1000
+        assert max(map(len, cut(joined, max_chars=20))) < 30
 
     def test_first_clause(self) -> None:
         text = "As far as I can see, it is open, and so on. One, two, three."

@@ -237,7 +237,8 @@ class Boundaries:
             place = self._at_stop(body, f"{before} {after}", word, follow, line)
             if place is not NO:
                 return WORD if place is WORD else end
-            if char.islower() or char.isdigit():
+            named = _last_token(body).lower() in self._words.titles | self._words.going_on
+            if char.islower() or char.isdigit() or named:
                 return NO
         tail = before.rstrip()[-1:]
         if tail and tail in ":：":
@@ -536,9 +537,13 @@ def _closed(body: str, gap: str, at: int) -> int:
     while at < len(gap):
         char, following = gap[at], gap[at + 1 : at + 2]
         if char in _EITHER:
-            plain = following and not following.isspace() and following not in _RIGHT + _EITHER
-            if (not following or plain) and _is_opening(body + gap[:at], gap[at:], char):
+            run = len(gap[at:]) - len(gap[at:].lstrip(char))
+            following = gap[at + run : at + run + 1]
+            ends = following.isspace() or (following and following in _RIGHT + _EITHER + _STOPS)
+            # Before a word it closes what is open, or opens something.
+            if not ends and (body + gap[:at]).count(char) // run % 2 == 0:
                 break
+            at += run - 1
         elif char.isspace():
             ahead = len(gap) - len(gap[at:].lstrip())
             if ahead == len(gap) or not (gap[ahead] in "»›" or _is_symbol(gap[ahead])):
@@ -551,13 +556,6 @@ def _closed(body: str, gap: str, at: int) -> int:
             break
         at += 1
     return at
-
-
-def _is_opening(before: str, rest: str, mark: str) -> bool:
-    """Whether a mark that opens and closes alike, right before a word, opens something."""
-    run = len(rest) - len(rest.lstrip(mark))
-    opened = before.count(mark)
-    return opened % 2 == 0 or (run == 2 and opened % 4 == 0)
 
 
 def _is_symbol(char: str) -> bool:

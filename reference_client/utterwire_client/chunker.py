@@ -204,4 +204,5 @@ class IncrementalSentenceChunker:
         for place in range(most, first, -1):
             if not is_joined(self._chars[place]) and self._chars[place - 1] != "\u200d":
                 return place
-        return None
+        # One long character: after it.
+        return next(place for place in range(most, last + 1) if not is_joined(self._chars[place]))
