@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -118,6 +119,49 @@ async def no_leftover_tasks() -> AsyncIterator[None]:
     yield
     leftover = {task for task in asyncio.all_tasks() - before if "utterwire" in task.get_name()}
     assert not leftover
+
+
+@dataclass
+class Reference:
+    """The reference server, in this process."""
+
+    url: str
+    service: Any
+
+
+StartReference = Callable[..., Awaitable[Reference]]
+
+
+@pytest.fixture
+async def reference() -> AsyncIterator[StartReference]:
+    """``await reference(real_time_factor, **settings)`` starts the reference server with the tone
+    engine."""
+    pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+    pytest.importorskip("starlette", reason="the extra `server` is not installed")
+    from utterwire_server.engines import ToneEngine
+    from utterwire_server.runner import Runner, listen
+    from utterwire_server.service import Service
+    from utterwire_server.settings import Settings
+
+    running: list[tuple[Runner, asyncio.Task[int]]] = []
+
+    async def start(real_time_factor: float = 0.0, **fields: Any) -> Reference:
+        settings = Settings(**{"shutdown_timeout_s": 0.0, **fields})
+        service = Service(settings, ToneEngine(real_time_factor))
+        sock = listen("127.0.0.1", 0, send_buffer_bytes=settings.send_buffer_bytes)
+        url = f"ws://127.0.0.1:{sock.getsockname()[1]}"
+        runner = Runner(service, sock)
+        running.append((runner, asyncio.create_task(runner.run())))
+        async with asyncio.timeout(20):
+            while not service.ready:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.001)
+        return Reference(url, service)
+
+    yield start
+    for runner, task in running:
+        runner.stop()
+        async with asyncio.timeout(20):
+            await task
 
 
 class Clock:

@@ -56,7 +56,7 @@ def test_a_lead_holds_back_what_comes_first() -> None:
     assert playback.enqueue(1.0, 0.0) == 0.25
     assert playback.heard_s(0.2) == 0.0
     assert playback.enqueue(1.0, 1.2) == 1.25
-    assert playback.gaps == ()
+    assert playback.gap_count == 0
     assert playback.enqueue(1.0, 3.0) == 3.25
     assert playback.gaps == (Gap(2.0, 1.0),)
 

@@ -46,7 +46,8 @@ class Time:
 def frames(path: Path) -> bytes:
     with wave.open(str(path)) as read:
         assert (read.getframerate(), read.getsampwidth(), read.getnchannels()) == (1000, 2, 1)
-        return read.readframes(read.getnframes())
+        data: bytes = read.readframes(read.getnframes())
+        return data
 
 
 # -- a file

@@ -10,6 +10,7 @@ import math
 import ssl as tls
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 from urllib.parse import unquote
@@ -150,29 +151,7 @@ async def http_utterance(
     Raises :class:`RequestInvalid`, :class:`ConnectFailed`, :class:`UtteranceRejected`,
     :class:`UtteranceFailed`, :class:`SessionLost`, :class:`DeadlineExceeded`.
     """
-    deadlines = deadlines or Deadlines()
-    if is_sagemaker(url):
-        target = SageMakerAddress.parse(url)
-        if checked_headers(headers) or ssl is not None:
-            raise RequestInvalid(
-                f"{target} takes no header fields, and its authorities by ca_file in the address"
-            )
-        body = _body(
-            text,
-            voice=voice,
-            speed=speed,
-            sample_rate=sample_rate,
-            format=format,
-            request_id=request_id,
-        )
-        answer = _Answer(str(target), on_violation or _ignore, sample_rate, format)
-        invocation = _invocation(target, body, transport, answer, deadlines)
-        async with contextlib.aclosing(invocation) as events:
-            async for event in events:
-                yield event
-        return
-    address = http_url(url)
-    shown = display(address)
+    route = _route(url, transport, headers, ssl, deadlines or Deadlines())
     body = _body(
         text,
         voice=voice,
@@ -181,35 +160,165 @@ async def http_utterance(
         format=format,
         request_id=request_id,
     )
-    answer = _Answer(shown, on_violation or _ignore, sample_rate, format)
-    given = checked_headers(headers)
-    fields = {
-        "Content-Type": "application/json",
-        "User-Agent": _USER_AGENT,
-        "Accept": "text/event-stream" if transport == "sse" else "*/*",
-        # The body is read as it comes: nothing may be packed on its way.
-        "Accept-Encoding": "identity",
-    }
-    named = {name.lower() for name, _ in given}
-    own = [(name, value) for name, value in fields.items() if name.lower() not in named]
+    answer = _Answer(route.shown, on_violation or _ignore, sample_rate, format)
     try:
-        client = httpx.AsyncClient(
-            verify=ssl if ssl is not None else True,
+        await route.open()
+        async with contextlib.aclosing(route.ask(body, answer)) as events:
+            async for event in events:
+                yield event
+    finally:
+        await route.close()
+
+
+class _Route(Protocol):
+    """Where requests go, and how."""
+
+    shown: str
+
+    async def open(self) -> None:
+        """Get ready for requests, which may take a while the first time."""
+        ...
+
+    def ask(self, body: bytes, answer: _Answer) -> AsyncGenerator[Event]:
+        """One request, and what comes of it; several may run at once."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def _route(
+    url: str,
+    transport: HttpTransport,
+    headers: Headers | None,
+    ssl: tls.SSLContext | None,
+    deadlines: Deadlines,
+) -> _Route:
+    given = checked_headers(headers)
+    if not is_sagemaker(url):
+        return _HttpRoute(http_url(url), transport, given, ssl, deadlines)
+    target = SageMakerAddress.parse(url)
+    if given or ssl is not None:
+        raise RequestInvalid(
+            f"{target} takes no header fields, and its authorities by ca_file in the address"
+        )
+    return _SageMakerRoute(target, transport, deadlines)
+
+
+class _HttpRoute:
+    """``POST /invocations``, over connections that are kept."""
+
+    def __init__(
+        self,
+        address: str,
+        transport: HttpTransport,
+        headers: list[tuple[str, str]],
+        ssl: tls.SSLContext | None,
+        deadlines: Deadlines,
+    ) -> None:
+        self.shown = display(address)
+        self._address = address
+        self._transport: HttpTransport = transport
+        self._headers = headers
+        self._ssl = ssl
+        self._deadlines = deadlines
+        self._client: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._client is None:
+                self._client = await self._made()
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _made(self) -> httpx.AsyncClient:
+        loopback = is_loopback(self._address)
+        make = partial(
+            httpx.AsyncClient,
             # A redirect would carry the caller's header fields to another place.
             follow_redirects=False,
-            trust_env=not is_loopback(address),
-            timeout=httpx.Timeout(None, connect=_finite(deadlines.connect_s)),
+            trust_env=not loopback,
+            timeout=httpx.Timeout(None, connect=_finite(self._deadlines.connect_s)),
         )
-        async with client:
-            request = client.build_request("POST", address, content=body, headers=[*own, *given])
-            exchange = _exchange(client, request, transport, answer, deadlines)
+        if loopback and self._address.startswith("http:"):
+            return make(verify=False)  # there is no TLS on this way
+        try:
+            # Reading the authorities that the system trusts takes a tenth of a second.
+            return await asyncio.to_thread(make, verify=True if self._ssl is None else self._ssl)
+        except ValueError as exc:
+            raise self._unsendable(exc) from None
+
+    async def ask(self, body: bytes, answer: _Answer) -> AsyncGenerator[Event]:
+        assert self._client is not None
+        fields = {
+            "Content-Type": "application/json",
+            "User-Agent": _USER_AGENT,
+            "Accept": _accepted(self._transport),
+            # The body is read as it comes: nothing may be packed on its way.
+            "Accept-Encoding": "identity",
+        }
+        named = {name.lower() for name, _ in self._headers}
+        own = [(name, value) for name, value in fields.items() if name.lower() not in named]
+        try:
+            request = self._client.build_request(
+                "POST", self._address, content=body, headers=[*own, *self._headers]
+            )
+            exchange = _exchange(self._client, request, self._transport, answer, self._deadlines)
             async with contextlib.aclosing(exchange) as events:
                 async for event in events:
                     yield event
-    except (ValueError, httpx.InvalidURL) as exc:
-        if isinstance(exc, UtterwireError):
+        except (ValueError, httpx.InvalidURL) as exc:
+            if isinstance(exc, UtterwireError):
+                raise
+            raise self._unsendable(exc) from None
+
+    def _unsendable(self, exc: Exception) -> RequestInvalid:
+        return RequestInvalid(f"the request to {self.shown} cannot be sent: {_line(exc)}")
+
+
+def _accepted(transport: HttpTransport) -> str:
+    return "text/event-stream" if transport == "sse" else "*/*"
+
+
+class _SageMakerRoute:
+    """The same by SageMaker's ``InvokeEndpointWithResponseStream``, which passes the content type
+    alone of the endpoint's header fields (``sagemaker.md#http``)."""
+
+    def __init__(
+        self, address: SageMakerAddress, transport: HttpTransport, deadlines: Deadlines
+    ) -> None:
+        self.shown = str(address)
+        self._address = address
+        self._transport: HttpTransport = transport
+        self._deadlines = deadlines
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def ask(self, body: bytes, answer: _Answer) -> AsyncGenerator[Event]:
+        seconds = self._deadlines.first_chunk_s
+        try:
+            async with _silence("first_chunk", seconds, answer):
+                response = await sagemaker().invoke(
+                    self._address, body, accept=_accepted(self._transport), deadline_s=seconds
+                )
+        except ContainerRefused as exc:
+            told = _fields(ServerSentEvent("error", exc.original_message or ""))
+            if told.get("type") == "error" and isinstance(told.get("code"), str):
+                raise _failure(told, answer, rejected=told.get("rejected") is True) from exc
             raise
-        raise RequestInvalid(f"the request to {shown} cannot be sent: {_line(exc)}") from None
+        reading = _read(response, self._transport, answer, self._deadlines)
+        try:
+            async with contextlib.aclosing(reading) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await response.aclose()
 
 
 class _Response(Protocol):
@@ -222,34 +331,6 @@ class _Response(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def aiter_raw(self) -> AsyncIterator[bytes]: ...
-
-
-async def _invocation(
-    address: SageMakerAddress,
-    body: bytes,
-    transport: HttpTransport,
-    answer: _Answer,
-    deadlines: Deadlines,
-) -> AsyncGenerator[Event]:
-    """The same by SageMaker's ``InvokeEndpointWithResponseStream``, which passes the content type
-    alone of the endpoint's header fields (``sagemaker.md#http``)."""
-    accept = "text/event-stream" if transport == "sse" else "*/*"
-    try:
-        async with _silence("first_chunk", deadlines.first_chunk_s, answer):
-            response = await sagemaker().invoke(
-                address, body, accept=accept, deadline_s=deadlines.first_chunk_s
-            )
-    except ContainerRefused as exc:
-        told = _fields(ServerSentEvent("error", exc.original_message or ""))
-        if told.get("type") == "error" and isinstance(told.get("code"), str):
-            raise _failure(told, answer, rejected=told.get("rejected") is True) from exc
-        raise
-    try:
-        async with contextlib.aclosing(_read(response, transport, answer, deadlines)) as events:
-            async for event in events:
-                yield event
-    finally:
-        await response.aclose()
 
 
 async def _exchange(
@@ -465,7 +546,8 @@ def _failure(
 
 
 class HttpBackend(Backend):
-    """Speaks texts by ``POST /invocations``, a request for each sentence; several run at once.
+    """Speaks texts by ``POST /invocations``, a request for each sentence; several run at once, over
+    connections that are kept.
 
     The parameters are those of :func:`http_utterance`. Use it as an async context manager: it owns
     a task for each request, and leaving the block ends them.
@@ -482,19 +564,17 @@ class HttpBackend(Backend):
         on_violation: Callable[[PeerViolation], None] | None = None,
     ) -> None:
         super().__init__()
-        self._url = url
-        self._transport: HttpTransport = transport
-        self._headers = checked_headers(headers)
-        self._ssl = ssl
-        self._deadlines = deadlines
+        self._route = _route(url, transport, headers, ssl, deadlines or Deadlines())
         self._on_violation = on_violation
         self._requests: dict[Inbox, asyncio.Task[None]] = {}
         self._taken = Bell()
         self._closed = False
 
     async def open(self) -> None:
+        """Get ready; :meth:`speak` does it by itself."""
         if self._closed:
             raise SessionLost("the backend was closed", retryable=False, processed=False)
+        await self._route.open()
 
     def synthesize(
         self,
@@ -507,33 +587,26 @@ class HttpBackend(Backend):
         marks: Sequence[str] = (),
     ) -> Utterance:
         """Ask for an utterance; iterate over what is returned. HTTP carries no ``marks``."""
-        fields: dict[str, Any] = {
-            "voice": voice,
-            "speed": speed,
-            "sample_rate": sample_rate,
-            "format": format,
-        }
-        _body(text, **fields)
-        inbox = Inbox(Request(text, **fields), taken=self._taken.ring)
+        body = _body(text, voice=voice, speed=speed, sample_rate=sample_rate, format=format)
+        request = Request(text, voice=voice, speed=speed, sample_rate=sample_rate, format=format)
+        inbox = Inbox(request, taken=self._taken.ring)
         inbox.submitted_at = asyncio.get_running_loop().time()
-        task = asyncio.create_task(self._fill(inbox, text, fields), name="utterwire-http")
+        task = asyncio.create_task(self._fill(inbox, body), name="utterwire-http")
         self._requests[inbox] = task
         task.add_done_callback(lambda _: self._filled(inbox))
         return Utterance(inbox, self._abandon)
 
-    async def _fill(self, inbox: Inbox, text: str, fields: dict[str, Any]) -> None:
-        events = http_utterance(
-            self._url,
-            text,
-            transport=self._transport,
-            headers=self._headers,
-            ssl=self._ssl,
-            deadlines=self._deadlines,
-            on_violation=self._on_violation,
-            **fields,
+    async def _fill(self, inbox: Inbox, body: bytes) -> None:
+        request = inbox.request
+        answer = _Answer(
+            self._route.shown,
+            self._on_violation or _ignore,
+            request.sample_rate,
+            request.format,
         )
         try:
-            async with contextlib.aclosing(events):
+            await self._route.open()
+            async with contextlib.aclosing(self._route.ask(body, answer)) as events:
                 async for event in events:
                     if isinstance(event, Start):
                         inbox.start = event
@@ -575,6 +648,7 @@ class HttpBackend(Backend):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._route.close()
 
     async def __aenter__(self) -> Self:
         return self
