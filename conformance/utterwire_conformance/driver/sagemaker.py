@@ -46,7 +46,7 @@ _MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 _PORT: Final = 8443
 _SERVICE: Final = "sagemaker"
 _READ: Final = 65_536
-_SIP: Final = 2_048
+_SIP_BYTES_S: Final = 20_480
 _SIP_EVERY_S: Final = 0.1
 _LEAST_WINDOW: Final = 16_384
 _WINDOW: Final = 65_535
@@ -84,6 +84,8 @@ class SageMakerSession(WebSocketSession):
         self._head: dict[str, str] = {}
         self._body = bytearray()
         self._over = False
+        self._unacknowledged = 0
+        self._sipped = 0.0
         self._continued = False
         self._sent_text = True
         self._writing = asyncio.Lock()
@@ -305,15 +307,46 @@ class SageMakerSession(WebSocketSession):
 
     # --- reading ------------------------------------------------------------------------------
 
+    # To stop reading is to open the window no further: what else comes on the connection, such as
+    # the window for what is sent, is read on.
+
+    def resume(self) -> None:
+        """Read again, as fast as it comes."""
+        super().resume()
+        self._catch_up()
+
+    def sip(self) -> None:
+        """Read on, but slower than speech is heard."""
+        super().sip()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Record what has come, and let more come."""
+        if self._task is None or not self._resumed.is_set():
+            return
+        self._read_parts()
+        due = self._unacknowledged
+        if self._sips:
+            since, self._sipped = self.now - self._sipped, self.now
+            due = min(due, max(1, int(_SIP_BYTES_S * min(since, _SIP_EVERY_S))))
+        if not due or self._over:
+            return
+        self._unacknowledged -= due
+        with contextlib.suppress(h2.exceptions.ProtocolError, KeyError):
+            self._http.increment_flow_control_window(due, self._stream)
+        data = self._http.data_to_send()
+        if data and not self._writer.is_closing():
+            self._writer.write(data)
+
     async def _read_on(self) -> None:
         reason = "end of stream"
         try:
-            self._read_parts()
+            self._catch_up()
             while not self._over:
-                await self._resumed.wait()
-                data = await self._reader.read(_SIP if self._sips else _READ)
-                if not self._resumed.is_set():
-                    await self._resumed.wait()
+                data = await self._read_some()
+                if data is None:
+                    self._catch_up()
+                    continue
                 if not data:
                     reason = "the connection ended"
                     break
@@ -325,10 +358,11 @@ class SageMakerSession(WebSocketSession):
                     reason = f"more than {self.most_frames} frames came; the suite reads no further"
                     break
                 self._take(data)
-                self._read_parts()
+                self._catch_up()
                 await self._flush()
-                if self._sips:
-                    await asyncio.sleep(_SIP_EVERY_S)
+            # What the endpoint ended while the suite was not reading comes to light when it does.
+            await self._resumed.wait()
+            self._read_parts()
         except OSError as error:
             reason = f"the connection broke: {error.strerror or error}"
         except h2.exceptions.ProtocolError as error:
@@ -337,6 +371,15 @@ class SageMakerSession(WebSocketSession):
             self.note("ended in a frame: yes")
         self._record("in", "eof", reason=reason)
         self._notify()
+
+    async def _read_some(self) -> bytes | None:
+        """What comes; None where it is time for another sip."""
+        if not self._sips:
+            return await self._reader.read(_READ)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SIP_EVERY_S):
+                return await self._reader.read(_READ)
+        return None
 
     def _take(self, data: bytes) -> None:
         for event in self._http.receive_data(data):
@@ -347,9 +390,10 @@ class SageMakerSession(WebSocketSession):
                     self._head = fields
                 case h2.events.DataReceived():
                     self._body += event.data
-                    self._http.acknowledge_received_data(
-                        event.flow_controlled_length, event.stream_id
-                    )
+                    size = event.flow_controlled_length
+                    self._unacknowledged += size
+                    if size:
+                        self._http.increment_flow_control_window(size)
                 case h2.events.StreamEnded() | h2.events.StreamReset():
                     self._over = True
                     self._window_opened.set()
