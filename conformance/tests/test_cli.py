@@ -11,6 +11,7 @@ import pytest
 import yaml
 from utterwire_conformance import cli
 from utterwire_conformance.offline import judge_transcripts
+from utterwire_conformance.router.cli import router_parser
 from utterwire_conformance.transcript import Entry, Transcript
 from utterwire_conformance.verdict import Verdict
 
@@ -114,6 +115,7 @@ def test_the_guide_names_only_options_that_there_are(capsys: pytest.CaptureFixtu
         arguments = [command, "--help"] if command else ["--help"]
         assert cli.main(arguments) == 0, command
         known += capsys.readouterr().out
+    known += router_parser().format_help()
     own = {"--update", "--url", "--events", "--port"}  # of scripts, and of other programs
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - own
     assert len(named) > 20

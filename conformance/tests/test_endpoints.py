@@ -70,12 +70,12 @@ def test_a_whole_file(tmp_path: Path, token: str) -> None:
 MISTAKES = [
     ("[endpoint.a]\nurl = ", 2, "not TOML"),
     ('[endpoint.a]\nurl = "wss://x"\n\nvoise = "x"', 4, "unknown key"),
-    ('[endpoint.a]\nvoice = "x"', 1, "either `url`"),
-    ('[endpoint.a]\nlaunch = ["x", "{port}"]', 1, "either `url`"),
+    ('[endpoint.a]\nvoice = "x"', 1, "one of `url`"),
+    ('[endpoint.a]\nlaunch = ["x", "{port}"]', 1, "one of `url`"),
     (
         '[endpoint.a]\nurl = "wss://x"\nlaunch = ["x", "{port}"]\nready_url = "http://x:{port}/"',
         1,
-        "either `url`",
+        "one of `url`",
     ),
     ('[endpoint.a]\nlaunch = ["x"]\nready_url = "http://x:{port}/"', 2, "{port}"),
     ('[endpoint.a]\nurl = "https://x"', 2, "ws://HOST"),

@@ -155,8 +155,10 @@ WAITED = (
     "reading: ",
     "receive buffer: ",
     "refused after a disconnect: ",
+    "stream error: ",
     "the close frame was not answered",
     "unanswered: ",
+    "what came was no event: ",
 )
 
 

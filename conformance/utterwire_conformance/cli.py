@@ -99,6 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="sent with each request; ${NAME} is an environment variable; repeatable",
     )
+    parser.add_argument(
+        "--via",
+        choices=("websocket", "sagemaker"),
+        help="sagemaker: through a local stand-in for SageMaker (Python 3.12, extra aws)",
+    )
     parser.add_argument("--report", metavar="DIR", help="where the report goes")
     parser.add_argument(
         "--requirement",

@@ -23,7 +23,7 @@ from .signatures import Credentials
 if TYPE_CHECKING:
     from .server import Router
 
-__all__ = ["main"]
+__all__ = ["main", "router_parser"]
 
 _PROGRAM: Final = "utterwire-router"
 _ACCESS_KEY: Final = "UTTERWIRE_ROUTER_ACCESS_KEY"
@@ -75,7 +75,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(_USAGE, f"{_PROGRAM}: {message}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def router_parser() -> argparse.ArgumentParser:
+    """The options of the command."""
     standard = Options()
     parser = _Parser(
         prog=_PROGRAM,
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lacking = missing()
     if lacking is not None:
         return _complain(lacking)
-    given = _parser().parse_args(arguments)
+    given = router_parser().parse_args(arguments)
     if given.list:
         show(f"{fault.name:<26}{fault.what}" for fault in FAULTS.values())
         return 0
