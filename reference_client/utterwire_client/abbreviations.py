@@ -21,6 +21,7 @@ __all__ = [
     "PRONOUNS",
     "SAINTS",
     "SMALL_STARTERS",
+    "UNITS",
     "Abbreviations",
     "abbreviations",
 ]
@@ -148,6 +149,11 @@ LETTERED: Final = _words(
     gate terminal level appendix exhibit building block unit zone room row size letter version
     figure table side track route line model variant category series step question case item
     door vitamins"""
+)
+#: After a number they end a sentence, where a sentence begins after them.
+UNITS: Final = _words(
+    """ft in lb lbs oz kg mg km cm mm ml cl dl min mins hr hrs sec secs yd yds mi sq qt gal pt mph kph
+    tsp tbsp std sek stk mio mrd кг км см руб коп тыс млн млрд гг zł gr godz tys mln mld"""
 )
 #: What follows a title and is no name.
 PRONOUNS: Final = _words("he she it they we i")

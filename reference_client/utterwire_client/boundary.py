@@ -26,6 +26,7 @@ from utterwire_client.abbreviations import (
     PRONOUNS,
     SAINTS,
     SMALL_STARTERS,
+    UNITS,
     abbreviations,
 )
 
@@ -89,6 +90,7 @@ _COUNTED: Final = re.compile(
     re.IGNORECASE,
 )
 
+_EMOTICON: Final = re.compile(r"[:;=][-'^]?[)(\]\[/|*]+(?!\S)")
 _LETTER_STOP: Final = re.compile(r"[^\W\d_]\.")
 _LETTERS: Final = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
 _DEGREE: Final = re.compile(r"[A-Z][a-z]{0,2}(?:\.[A-Z][a-z]{0,2})+")
@@ -300,7 +302,10 @@ class Boundaries:
         if at.char.islower():
             if at.quoted or _is_lower_style(at.body):
                 return not at.quoted
-            return WORD if at.follow is None else at.word in SMALL_STARTERS and not exclaiming
+            if at.follow is None:
+                return WORD
+            starts = at.word in SMALL_STARTERS or not at.word.islower()  # "iPhones"
+            return starts and not exclaiming
         if exclaiming and "?" not in at.stops and not at.quoted:
             return self._starts(at)
         return True
@@ -399,7 +404,7 @@ class Boundaries:
             return "street"
         if key in words.titles and (not token.islower() or "." in key):
             return "title"
-        if counted and key in words.open and len(key) <= 4:
+        if counted and key in UNITS:
             return "unit"
         if key in words.counting or (words.ordinals and key.endswith("str") and len(key) > 3):
             return "counting"
@@ -546,6 +551,10 @@ def _closed(body: str, gap: str, at: int) -> int:
             at += run - 1
         elif char.isspace():
             ahead = len(gap) - len(gap[at:].lstrip())
+            emoticon = _EMOTICON.match(gap, ahead)
+            if emoticon is not None:
+                at = emoticon.end()
+                continue
             if ahead == len(gap) or not (gap[ahead] in "»›" or _is_symbol(gap[ahead])):
                 break
             at = ahead
