@@ -405,7 +405,8 @@ async def _events(
     async for data in _pieces(response, answer, deadlines):
         for event in reader.feed(data):
             fields = _fields(event)
-            match event.name:
+            # Where data stands alone, the name is in it.
+            match fields.get("type") if event.name == "message" else event.name:
                 case "audio_stream_start":
                     rate, name = fields.get("sample_rate"), fields.get("format")
                     yield answer.begin(rate, name, fields.get("voice"))

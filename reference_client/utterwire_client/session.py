@@ -1016,20 +1016,21 @@ class connect:  # lower case: it is called like a function
     async def __aenter__(self) -> Session:
         if self._session is not None:
             raise RuntimeError("a connect() is entered once: make another")
-        transport = await self._open()
+        transport = await self.open()
         self._session = Session(
             transport,
             deadlines=self._deadlines,
             negotiate=self._negotiate,
             interrupt=self._interrupt,
-            reopen=self._open,
+            reopen=self.open,
             on_violation=self._on_violation,
             buffer_bytes=self._buffer_bytes,
             max_buffer_bytes=self._max_buffer_bytes,
         )
         return await self._session.__aenter__()
 
-    async def _open(self) -> Transport:
+    async def open(self) -> Transport:
+        """Only what carries a session, for who speaks the protocol over it. Raises as entering."""
         if is_sagemaker(self._url):
             return await self._open_sagemaker()
         try:
