@@ -197,7 +197,7 @@ async def test_failures(endpoint: Serve, caplog: pytest.LogCaptureFixture) -> No
         await peer.error(1, "synthesis_failed", message=f"no: {asked['text']}")
         await peer.gone()
 
-    caplog.set_level(logging.DEBUG, "utterwire_client")
+    caplog.set_level(logging.INFO)
     async with httpx.AsyncClient() as client:
         async with served(relay(await endpoint(rejecting))) as host:
             answer = await client.post(f"http://{host}/voice", json={"text": "Private words."})

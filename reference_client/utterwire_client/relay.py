@@ -89,7 +89,7 @@ class Relay:
     (as ``https://app.example.com``), besides those of the host that it is served at; ``*`` is any.
     ``max_sessions`` are carried at once, further ones refused for now. Who may ask beyond that is
     for what stands before it. It logs names of endpoints and kinds of errors, and nothing of what
-    is said.
+    is said. (At DEBUG the WebSocket library logs frames, as ``utterwire_client.websocket``.)
     """
 
     def __init__(
