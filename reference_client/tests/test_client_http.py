@@ -459,3 +459,11 @@ async def test_a_failure_told_by_an_event(web: Serve, code: str, retryable: bool
 async def test_an_answer_that_is_no_stream_of_events(web: Serve) -> None:
     with pytest.raises(ConnectFailed, match="sends audio/pcm, and no events"):
         await gather(await web(streaming(AUDIO, kind="audio/pcm;rate=24000")), transport="sse")
+
+
+async def test_no_tls_and_no_proxy_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConnectFailed, match="no connection"):
+        await gather("https://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "smoke://signals")
+    with pytest.raises(RequestInvalid, match="cannot be sent"):
+        await gather("https://tts.example.com")

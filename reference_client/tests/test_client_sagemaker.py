@@ -25,7 +25,7 @@ from utterwire_client import (
 )
 from utterwire_client import errors as client_errors
 from utterwire_client.address import SageMakerAddress
-from utterwire_client.http import http_utterance
+from utterwire_client.http import HttpBackend, http_utterance
 
 pytest.importorskip(
     "aws_sdk_sagemaker_runtime_http2", reason="the AWS SDK needs Python 3.12 and the extra aws"
@@ -164,6 +164,20 @@ async def test_cancel_and_errors_leave_the_session(url: str) -> None:
             async for _ in long:
                 pass
         assert await session.synthesize("And on.").read()
+
+
+async def test_a_text_is_spoken_and_interrupted(url: str) -> None:
+    text = "One thing is here. Two things are there."
+    async with connect(url) as session:
+        audio = await session.speak(text).read()
+        speech = session.speak("It was a bright cold day in April. " * 20)
+        for _ in range(5):
+            await anext(speech)
+        interruption = await speech.interrupt()
+        assert not interruption.session_dropped
+        assert await session.speak(text).read() == audio
+    async with HttpBackend(url) as backend:
+        assert await backend.speak(text).read() == audio
 
 
 async def test_streams_side_by_side(url: str) -> None:

@@ -24,6 +24,7 @@ from utterwire_client import (
     Marks,
     Player,
     RequestInvalid,
+    Sentence,
     SessionLost,
     Skipped,
     Speech,
@@ -38,6 +39,7 @@ from utterwire_client import (
     UtterwireError,
     Word,
 )
+from utterwire_client.interruption import heard_of, in_source
 from utterwire_client.speech import Text
 from utterwire_client.utterance import Inbox, Request
 
@@ -1060,3 +1062,40 @@ async def test_who_waits_for_an_interruption_may_be_cancelled() -> None:
     assert stage.asked[0].inbox.abandoned
     release.set()
     assert (await speech.interrupt()).unheard == "A a."
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken", "at", "place"),
+    [
+        ("**a** b", "a b", 1, 3),
+        ("**a** b", "a b", 3, 7),
+        ("a b", "x y z", 1, 0),
+        ("  all of it  ", "all of it", 9, 11),
+        ("**x** " * 1000, "x " * 1000, 1000, 3000),
+    ],
+)
+def test_a_place_in_what_was_said_has_a_place_in_the_text(
+    text: str, spoken: str, at: int, place: int
+) -> None:
+    assert in_source(Sentence(0, 0, text, spoken), at) == place
+
+
+def test_audio_of_no_length_is_heard_at_once() -> None:
+    assert heard_of(Sentence(0, 0, "a b", "a b"), [], 0.5, 0.0) == (3, "proportion")
+
+
+async def test_an_attempt_that_another_made_needless() -> None:
+    """A sentence may be given up while the connection for it is opened."""
+    opened = asyncio.Event()
+
+    class Slow(Stage):
+        async def open(self) -> None:
+            await opened.wait()
+
+    stage = Slow()
+    speech = stage.speak("A a.")
+    await settle()
+    await speech.aclose()
+    opened.set()
+    await settle()
+    assert stage.asked == []

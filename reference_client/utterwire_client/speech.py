@@ -333,8 +333,6 @@ class Speaking:
         for left in range(self._retries, -1, -1):
             try:
                 await self._backend.open()
-                if not slot.waits:
-                    return
                 utterance = self._backend.synthesize(
                     slot.text,
                     voice=self._voice,
