@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cfnlint import decode
 from cfnlint.api import lint_file
+from utterwire_server.deploy import cli
 from utterwire_server.deploy import template as templates
 from utterwire_server.deploy.commands import Wanted
 from utterwire_server.deploy.deployment import (
@@ -101,6 +102,16 @@ def test_the_page_tells_of_each_resource_how_it_was_checked() -> None:
         for one in read(template.name)["Resources"].values()
     ]
     assert sorted(set(there)) == sorted(told)
+
+
+def test_the_page_tells_of_each_command_and_each_flag_of_up() -> None:
+    parser: Any = cli._parser()
+    (commands,) = (one.choices for one in parser._subparsers._group_actions)
+    table = DEPLOY.partition("## Commands")[2].partition("\n\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `utterwire-deploy (\w+)", table, re.MULTILINE) == list(commands)
+    told = set(re.findall(r"`(--[a-z-]+)`", DEPLOY.partition("| flag of `up` |")[2]))
+    flags = {flag for one in commands["up"]._actions for flag in one.option_strings}
+    assert flags - {"-h", "--help", "--region", "--profile", "--dry-run"} <= told
 
 
 @pytest.mark.parametrize(
