@@ -226,8 +226,10 @@ async def test_the_programs_of_the_readme_run(server: Launch, tmp_path: Path) ->
     for number, program in enumerate(programs()):
         path = tmp_path / f"program_{number}.py"
         path.write_text(program.replace("ws://127.0.0.1:8080", url), encoding="utf-8")
+        # Under another name than that of a main program, so that what serves for ever does not.
+        run = "import runpy, sys; runpy.run_path(sys.argv[1])"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", str(path)),
+            *(sys.executable, "-W", "error", "-c", run, str(path)),
             cwd=tmp_path,
             env=ENVIRON,
             stdout=subprocess.PIPE,
