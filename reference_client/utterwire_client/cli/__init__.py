@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from utterwire_client.cli.exit_code import ExitCode
+from utterwire_client.cli.latency import add_latency, latency
 from utterwire_client.cli.lines import add_lines, lines
 from utterwire_client.cli.say import add_say, say
 from utterwire_client.progress import Progress, printable
@@ -25,6 +26,7 @@ class _Parser(argparse.ArgumentParser):
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Progress], int]] = {
     "say": say,
     "lines": lines,
+    "latency": latency,
 }
 
 
@@ -61,6 +63,19 @@ def _parser() -> argparse.ArgumentParser:
             'how much of it went to stdout; "warning" for what the endpoint did wrong.',
             epilog="Exit status: 0 all was spoken or interrupted, else that of the first failure, "
             "as for `say`.",
+            allow_abbrev=False,
+        )
+    )
+    add_latency(
+        commands.add_parser(
+            "latency",
+            help="show where the time goes between a text and its sound",
+            description="Speak a text as a language model would give it, and show for each "
+            "sentence when its text was ready, it was sent, its first byte came, its first sound, "
+            "when it would have been heard, and gaps. First byte: request sent to first audio "
+            "chunk. First sound: the same, and the silence that the audio begins with. Heard: it "
+            "left the player's clock. Gap: silence before a sentence because it was late.",
+            epilog="Exit status: as for `say`.",
             allow_abbrev=False,
         )
     )
