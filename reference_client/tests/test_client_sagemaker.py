@@ -131,6 +131,11 @@ def url(rig: Rig) -> str:
     return rig.router("--after", "1")
 
 
+def _open(url: str, **rest: Any) -> connect:
+    """A session, with time for a machine that has much to do."""
+    return connect(url, deadlines=Deadlines(connect_s=60.0), **rest)
+
+
 def _faulty(url: str, fault: str) -> str:
     """The address of an endpoint that the router has go wrong in this way."""
     return url.replace("sagemaker:tts", f"sagemaker:fault-{fault}")
@@ -142,7 +147,7 @@ def _not_seen() -> None:
 
 
 async def test_many_utterances_on_one_stream(url: str) -> None:
-    async with connect(url, negotiate=True) as session:
+    async with _open(url, negotiate=True) as session:
         assert session.info is not None
         speeches = [session.synthesize(f"Number {number}.") for number in range(20)]
         for speech in speeches:
@@ -153,7 +158,7 @@ async def test_many_utterances_on_one_stream(url: str) -> None:
 
 
 async def test_cancel_and_errors_leave_the_session(url: str) -> None:
-    async with connect(url, interrupt=True) as session:
+    async with _open(url, interrupt=True) as session:
         with pytest.raises(UtteranceRejected) as refused:
             await session.synthesize("Hello.", voice="nobody at all").read()
         assert refused.value.code == "invalid_voice"
@@ -182,7 +187,7 @@ async def test_a_text_is_spoken_and_interrupted(url: str) -> None:
 
 async def test_streams_side_by_side(url: str) -> None:
     async def one(number: int) -> int:
-        async with connect(url) as session:
+        async with _open(url) as session:
             return len(await session.synthesize(f"Stream {number}.").read())
 
     assert all(await asyncio.gather(*(one(number) for number in range(8))))
@@ -220,7 +225,7 @@ async def test_the_http_leg_tells_a_refusal(url: str) -> None:
 async def test_each_refusal_has_a_type(url: str, fault: str, kind: str, retryable: bool) -> None:
     faulty = _faulty(url, fault)
     with pytest.raises(getattr(client_errors, kind)) as refused:
-        async with connect(faulty):
+        async with _open(faulty):
             pass
     assert refused.value.retryable == retryable
     assert "\n" not in str(refused.value)
@@ -244,7 +249,7 @@ async def test_each_end_in_a_stream_is_told(
 ) -> None:
     faulty = _faulty(url, fault)
     with pytest.raises(SessionLost) as lost:
-        async with connect(faulty) as session:
+        async with _open(faulty) as session:
             await session.synthesize("A text that is long enough. " * 20).read()
     assert (lost.value.error, lost.value.code) == (error, code)
     assert lost.value.retryable
@@ -270,18 +275,18 @@ async def test_who_may_not_ask_may_still_call(url: str, monkeypatch: pytest.Monk
         raise botocore.exceptions.ClientError(error, "DescribeEndpoint")
 
     monkeypatch.setattr(sagemaker, "_status", denied)
-    async with connect(url) as session:
+    async with _open(url) as session:
         assert await session.synthesize("Hello.").read()
 
 
 async def test_a_wrong_secret(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "guess")
     with pytest.raises(client_errors.CredentialsUnusable, match="InvalidSignature"):
-        async with connect(url):
+        async with _open(url):
             pass
     sagemaker._seen.add(SageMakerAddress.parse(url))
     with pytest.raises(client_errors.CredentialsUnusable, match="InvalidSignature"):
-        async with connect(url):
+        async with _open(url):
             pass
 
 
@@ -293,25 +298,25 @@ async def test_no_credentials_no_region_no_profile(
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     with pytest.raises(client_errors.CredentialsUnusable, match="no AWS credentials"):
-        async with connect(url):
+        async with _open(url):
             pass
     with pytest.raises(RequestInvalid, match="no region"):
-        async with connect("sagemaker:tts"):
+        async with _open("sagemaker:tts"):
             pass
     with pytest.raises(RequestInvalid, match="no AWS profile 'nobody'"):
-        async with connect("sagemaker:tts?profile=nobody"):
+        async with _open("sagemaker:tts?profile=nobody"):
             pass
 
 
 async def test_nothing_listens() -> None:
     address = f"sagemaker:tts?region=us-east-1&endpoint_url=https://localhost:{_free_port()}"
     with pytest.raises(ConnectFailed, match="no way to sagemaker:tts") as failed:
-        async with connect(address):
+        async with _open(address):
             pass
     assert failed.value.retryable
     sagemaker._seen.add(SageMakerAddress.parse(address))
     with pytest.raises(ConnectFailed, match="nothing listens"):
-        async with connect(address):
+        async with _open(address):
             pass
 
 
@@ -320,10 +325,10 @@ async def test_an_authority_by_the_address(
 ) -> None:
     for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name)
-    async with connect(f"{url}&ca_file={rig.folder / 'ca.pem'}") as session:
+    async with _open(f"{url}&ca_file={rig.folder / 'ca.pem'}") as session:
         assert await session.synthesize("Hello.").read()
     with pytest.raises(ConnectFailed, match="is its authority trusted"):
-        async with connect(url):
+        async with _open(url):
             pass
 
 

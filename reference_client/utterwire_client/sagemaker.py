@@ -12,8 +12,10 @@ import contextlib
 import logging
 import math
 import re
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +30,11 @@ from botocore.config import Config
 from smithy_aws_core.identity import AWSCredentialsIdentity
 from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from smithy_core.exceptions import CallError, SmithyError
-from smithy_http.aio.crt import AWSCRTHTTPClient, AWSCRTHTTPClientConfig
+from smithy_http.aio.crt import (
+    AWSCRTHTTPClient,
+    AWSCRTHTTPClientConfig,
+    _AWSCRTEventLoop,
+)
 
 from utterwire_client.address import SageMakerAddress
 from utterwire_client.errors import (
@@ -84,6 +90,7 @@ _UNMODELED = re.compile(r"status: (\d{3}) - id: [^#\s]*#(\w+)")
 
 # Endpoints that were seen in service: asked about once, not before every session.
 _seen: set[SageMakerAddress] = set()
+_asking = threading.Lock()
 
 # The SDK logs what it also raises.
 for _name in ("smithy_core", "smithy_aws_core", "aws_sdk_sagemaker_runtime_http2"):
@@ -242,8 +249,7 @@ async def open_sagemaker(
     try:
         async with asyncio.timeout(None if math.isinf(connect_s) else connect_s):
             session = await asyncio.to_thread(_session, address)
-            if address not in _seen:
-                await asyncio.to_thread(_check_in_service, session, address)
+            await asyncio.to_thread(_check_in_service, session, address)
             return await _open(session, address, close_s=close_s)
     except TimeoutError as exc:
         if isinstance(exc, DeadlineExceeded):
@@ -308,8 +314,15 @@ class _Identity:
         )
 
 
+@cache
+def _threads() -> _AWSCRTEventLoop:
+    """The SDK's threads, one set for all sessions of a process."""
+    return _AWSCRTEventLoop()
+
+
 def _http_client(ca_file: Path | None) -> AWSCRTHTTPClient:
-    client = AWSCRTHTTPClient(client_config=AWSCRTHTTPClientConfig(force_http_2=True))
+    settings = AWSCRTHTTPClientConfig(force_http_2=True)
+    client = AWSCRTHTTPClient(eventloop=_threads(), client_config=settings)
     if ca_file is not None:
         options = TlsContextOptions()
         options.override_default_trust_store_from_path(None, str(ca_file))
@@ -387,14 +400,18 @@ async def describe(address: SageMakerAddress) -> str:
 
 
 def _check_in_service(session: Any, address: SageMakerAddress) -> None:
-    try:
-        _status(session, address)
-    except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as exc:
-        failure = _refused(exc, address)
-        # Who may call an endpoint need not be allowed to ask about it.
-        if not isinstance(failure, (AccessDenied, Throttled)):
-            raise failure from exc
-    _seen.add(address)
+    # One at a time: sessions that are opened together need no more than one answer.
+    with _asking:
+        if address in _seen:
+            return
+        try:
+            _status(session, address)
+        except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as exc:
+            failure = _refused(exc, address)
+            # Who may call an endpoint need not be allowed to ask about it.
+            if not isinstance(failure, (AccessDenied, Throttled)):
+                raise failure from exc
+        _seen.add(address)
 
 
 def _status(session: Any, address: SageMakerAddress) -> str:
@@ -473,8 +490,7 @@ async def invoke(
 
     def ask() -> Invocation:
         session = _session(address)
-        if address not in _seen:
-            _check_in_service(session, address)
+        _check_in_service(session, address)
         waits: dict[str, Any] = {}
         if not math.isinf(deadline_s):
             waits = {"read_timeout": deadline_s, "connect_timeout": deadline_s}
