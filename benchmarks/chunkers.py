@@ -33,7 +33,7 @@ DATA = ROOT / "reference_client" / "tests" / "data"
 #: Where the table is shown, and between what.
 README = ROOT / "reference_client" / "README.md"
 BEGIN, END = "<!-- table of benchmarks/chunkers.py -->", "<!-- end of table -->"
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 #: Distribution of each chunker.
 CHUNKERS = {
     "utterwire": "utterwire",
