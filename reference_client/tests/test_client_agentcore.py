@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def url(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-async def events(url: str, payload: object) -> AsyncIterator[Event]:
+async def events(url: str, payload: object) -> AsyncGenerator[Event]:
     reader = EventStreamReader()
     async with (
         httpx.AsyncClient(trust_env=False, timeout=60) as client,
