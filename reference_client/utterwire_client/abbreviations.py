@@ -152,8 +152,8 @@ LETTERED: Final = _words(
 )
 #: After a number they end a sentence, where a sentence begins after them.
 UNITS: Final = _words(
-    """ft in lb lbs oz kg mg km cm mm ml cl dl min mins hr hrs sec secs yd yds mi sq qt gal pt mph kph
-    tsp tbsp std sek stk mio mrd кг км см руб коп тыс млн млрд гг zł gr godz tys mln mld"""
+    """ft in lb lbs oz kg mg km cm mm ml cl dl min mins hr hrs sec secs yd yds mi sq qt gal pt
+    mph kph tsp tbsp std sek stk mio mrd кг км см руб коп тыс млн млрд гг zł gr godz tys mln mld"""
 )
 #: What follows a title and is no name.
 PRONOUNS: Final = _words("he she it they we i")
