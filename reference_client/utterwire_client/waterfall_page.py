@@ -180,7 +180,8 @@ def _row(row: Mapping[str, Any], whole: float) -> str:
         lower = bar("gap", heard - row["gap_s"], heard) + lower
     return (
         f'<li class="row"><p>{row["index"] + 1}. {escape(row["text"])}</p>'
-        f'<div class="lane" aria-hidden="true">{upper}</div><div class="lane" aria-hidden="true">{lower}</div></li>\n'
+        f'<div aria-hidden="true"><div class="lane">{upper}</div>'
+        f'<div class="lane">{lower}</div></div></li>\n'
     )
 
 
