@@ -756,6 +756,11 @@ class Recorder(Player):
         await super().play(data, start)
 
 
+async def broken() -> AsyncIterator[str]:
+    yield "A a. B b. C"
+    raise Broke
+
+
 async def test_audio_is_played_before_it_is_yielded() -> None:
     player = Recorder()
     speech = Stage(obliging=True).speak("A a. B b.", player=player)
@@ -765,6 +770,11 @@ async def test_audio_is_played_before_it_is_yielded() -> None:
     assert len(player.played) == 4000
     assert player.queued_s == 2
     player.now = 1000.0
+    await Stage(obliging=True).speak("A a. B b.", player=player).read()
+    player.now = 2000.0
+    with pytest.raises(Broke):
+        await Stage(obliging=True).speak(broken(), player=player).read()
+    player.now = 3000.0
     await Stage(obliging=True).speak("A a. B b.", player=player).read()
     assert player.playback.gaps == ()  # between two speeches nobody waited
 
@@ -924,6 +934,24 @@ async def test_what_was_heard_to_the_word() -> None:
     assert [s.index for s in interruption.sentences] == [0]
     assert stage.interrupted == ["Say the very long word now.", "Then"]
     assert await events(speech) == []
+
+
+async def test_words_that_were_heard_are_let_go() -> None:
+    stage, player = Stage(), Recorder()
+    speech = stage.speak("A a. B b. C c.", player=player)
+    await stage.until(3)
+    for asked in stage.asked:
+        asked.begin()
+        asked.words(Word("A", 0.0, 0.5, 0, 1))
+        asked.audio()
+        asked.end()
+    await spoken_to(stage, speech, 8)
+    player.now = 1.5
+    await spoken_to(stage, speech, 1)
+    past = speech._speaking._past
+    assert [len(slot.words) for slot in past] == [0, 1]
+    interruption = await speech.interrupt()
+    assert (interruption.text, interruption.precision) == ("A a. B", "word")
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,37 @@ async def test_other_utterances_of_the_session_go_on(endpoint: Serve) -> None:
         assert await utterance.read() == tone(7)
 
 
+async def test_sentences_that_wait_for_the_endpoint_to_have_room(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next("hello")
+        offer = {
+            "protocol_version": 1,
+            "session_id": "s",
+            "profiles": ["core", "negotiate", "interrupt"],
+            "limits": {"max_waiting": 0},
+            "voices": ["v"],
+            "formats": ["pcm_s16le"],
+            "sample_rates": [24000],
+        }
+        await peer.send("session", seq=1, **offer)
+        message = await peer.next("synthesize")
+        assert "marks" not in message  # it does not time words
+        await peer.start(2)
+        await peer.audio(tone(4))
+        assert await peer.next() == {"type": "cancel"}
+        await peer.send("cancelled", seq=2, request_id="speech-1", audio_bytes=8)
+        await peer.send("cancel_done", seq=3, count=1)
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script), negotiate=True) as session:
+        assert session.interruptible is True
+        assert session.times_words is False
+        speech = session.speak(TEXT)
+        await anext(speech)
+        await anext(speech)
+        assert not (await speech.interrupt()).session_dropped
+
+
 @pytest.mark.parametrize("how", ["claims-none", "refuses", "deaf", "old"])
 async def test_an_endpoint_that_cannot_be_interrupted(endpoint: Serve, how: str) -> None:
     """The session is dropped, that is told, and the next speech opens another."""

@@ -190,6 +190,7 @@ class Speaking:
         self._loose = ""  # taken from the source, and no sentence yet
         self._slots: deque[_Slot] = deque()  # not yielded to the end
         self._past: list[_Slot] = []  # yielded, in order
+        self._heard = 0  # how many of them were heard whole
         self._bell = Bell()
         self._loop = asyncio.get_running_loop()
         self._source_ended = False
@@ -411,7 +412,6 @@ class Speaking:
                     continue
                 if self._source_error is not None:
                     raise self._source_error
-                self.player.playback.finish()
                 break
             slot = self._slots[0]
             if slot.skipped is not None:
@@ -485,6 +485,14 @@ class Speaking:
         self._slots.popleft()
         slot.utterance = None
         self._past.append(slot)
+        heard_s = self.player.heard_s
+        while self._heard < len(self._past):
+            past = self._past[self._heard]
+            if past.at_s + past.audio_s > heard_s:
+                break
+            # Of what was heard the text is kept, to tell it.
+            past.words = []
+            self._heard += 1
         self._bell.ring()
 
     def _lose(self, slot: _Slot, error: UtterwireError) -> Lost:
@@ -525,7 +533,10 @@ class Speaking:
 
     def give_up(self) -> None:
         """Ask for nothing more, and have the endpoint stop; needs no waiting."""
-        self._over = True
+        if not self._over:
+            self._over = True
+            # Who speaks next is not late.
+            self.player.playback.finish()
         for task in self._tasks:
             task.cancel()
         for slot in self._slots:
