@@ -8,11 +8,10 @@ import contextlib
 import json
 import math
 import ssl as tls
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote
 
 import httpx
@@ -26,8 +25,6 @@ from utterwire_client.address import (
     is_sagemaker,
 )
 from utterwire_client.aws import sagemaker
-from utterwire_client.backend import Backend
-from utterwire_client.bell import Bell
 from utterwire_client.deadlines import Deadlines
 from utterwire_client.errors import (
     ConnectFailed,
@@ -43,8 +40,9 @@ from utterwire_client.errors import (
 )
 from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
 from utterwire_client.events import Audio, Complete, Event, Start
+from utterwire_client.request_backend import RequestBackend
 from utterwire_client.transport import Headers, checked_headers
-from utterwire_client.utterance import Inbox, Request, Utterance
+from utterwire_client.utterance import Request
 
 __all__ = ["HttpBackend", "HttpTransport", "http_utterance"]
 
@@ -57,8 +55,6 @@ _MOST_RATE = 999_999_999
 _SAMPLE_BYTES = {"pcm_s16le": 2}
 _DEFAULT_RATE = 24_000
 _DEFAULT_FORMAT = "pcm_s16le"
-# Audio of one utterance that may wait to be read.
-_BUFFER_BYTES = 1024 * 1024
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -546,12 +542,10 @@ def _failure(
     )
 
 
-class HttpBackend(Backend):
-    """Speaks texts by ``POST /invocations``, a request for each sentence; several run at once, over
-    connections that are kept.
+class HttpBackend(RequestBackend):
+    """Speaks texts by ``POST /invocations``, a request for each sentence; several run at once.
 
-    The parameters are those of :func:`http_utterance`. Use it as an async context manager: it owns
-    a task for each request, and leaving the block ends them.
+    The parameters are those of :func:`http_utterance`. HTTP carries no marks.
     """
 
     def __init__(
@@ -565,102 +559,31 @@ class HttpBackend(Backend):
         on_violation: Callable[[PeerViolation], None] | None = None,
     ) -> None:
         super().__init__()
-        self._route = _route(url, transport, headers, ssl, deadlines or Deadlines())
+        self._url = url
+        self._transport: HttpTransport = transport
+        self._headers = checked_headers(headers)
+        self._ssl = ssl
+        self._deadlines = deadlines
         self._on_violation = on_violation
-        self._requests: dict[Inbox, asyncio.Task[None]] = {}
-        self._taken = Bell()
-        self._closed = False
 
-    async def open(self) -> None:
-        """Get ready; :meth:`speak` does it by itself."""
-        if self._closed:
-            raise SessionLost("the backend was closed", retryable=False, processed=False)
-        await self._route.open()
+    def check(self, request: Request) -> None:
+        _body(request.text, **_fields_of(request))
 
-    def synthesize(
-        self,
-        text: str,
-        *,
-        voice: str | None = None,
-        speed: float | None = None,
-        sample_rate: int | None = None,
-        format: str | None = None,
-        marks: Sequence[str] = (),
-    ) -> Utterance:
-        """Ask for an utterance; iterate over what is returned. HTTP carries no ``marks``."""
-        body = _body(text, voice=voice, speed=speed, sample_rate=sample_rate, format=format)
-        request = Request(text, voice=voice, speed=speed, sample_rate=sample_rate, format=format)
-        inbox = Inbox(request, taken=self._taken.ring)
-        inbox.submitted_at = asyncio.get_running_loop().time()
-        task = asyncio.create_task(self._fill(inbox, body), name="utterwire-http")
-        self._requests[inbox] = task
-        task.add_done_callback(lambda _: self._filled(inbox))
-        return Utterance(inbox, self._abandon)
-
-    async def _fill(self, inbox: Inbox, body: bytes) -> None:
-        request = inbox.request
-        answer = _Answer(
-            self._route.shown,
-            self._on_violation or _ignore,
-            request.sample_rate,
-            request.format,
+    def events(self, request: Request) -> AsyncGenerator[Event]:
+        return http_utterance(
+            self._url,
+            request.text,
+            transport=self._transport,
+            headers=self._headers,
+            ssl=self._ssl,
+            deadlines=self._deadlines,
+            on_violation=self._on_violation,
+            **_fields_of(request),
         )
-        try:
-            await self._route.open()
-            async with contextlib.aclosing(self._route.ask(body, answer)) as events:
-                async for event in events:
-                    if isinstance(event, Start):
-                        inbox.start = event
-                    elif isinstance(event, Audio):
-                        inbox.received_bytes += len(event.data)
-                    inbox.put(event)
-                    while inbox.buffered_bytes > _BUFFER_BYTES:
-                        await self._taken.wait()
-            inbox.end()
-        except UtterwireError as exc:
-            inbox.end(exc)
 
-    def _filled(self, inbox: Inbox) -> None:
-        del self._requests[inbox]
-        if not inbox.ended:
-            size = inbox.received_bytes
-            inbox.end(SessionLost("the request was given up", retryable=False, audio_bytes=size))
 
-    def _abandon(self, inbox: Inbox) -> None:
-        inbox.abandon()
-        if inbox in self._requests:
-            self._requests[inbox].cancel()
-
-    async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
-        """Give utterances up; returns when their connections are closed."""
-        tasks = [self._requests[u.inbox] for u in utterances if u.inbox in self._requests]
-        for utterance in utterances:
-            utterance.give_up()
-        if tasks:
-            await asyncio.wait(tasks)
-        return True
-
-    async def close(self) -> None:
-        """End all speeches and all requests."""
-        self._closed = True
-        await self.end_speeches()
-        tasks = tuple(self._requests.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        await self._route.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+def _fields_of(request: Request) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in ("voice", "speed", "sample_rate", "format")}
 
 
 def _body(text: str, **fields: Any) -> bytes:
