@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
+from utterwire_client.cli.doctor import add_doctor, doctor
 from utterwire_client.cli.exit_code import ExitCode
 from utterwire_client.cli.latency import add_latency, latency
 from utterwire_client.cli.lines import add_lines, lines
@@ -27,6 +28,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Progress], int]] = {
     "say": say,
     "lines": lines,
     "latency": latency,
+    "doctor": doctor,
 }
 
 
@@ -76,6 +78,18 @@ def _parser() -> argparse.ArgumentParser:
             "chunk. First sound: the same, and the silence that the audio begins with. Heard: it "
             "left the player's clock. Gap: silence before a sentence because it was late.",
             epilog="Exit status: as for `say`.",
+            allow_abbrev=False,
+        )
+    )
+    add_doctor(
+        commands.add_parser(
+            "doctor",
+            help="look an endpoint over, with advice",
+            description="See whether an endpoint can be reached, which profiles it claims and "
+            "shows, how soon it speaks, its chunks, TLS, clock and compression. It is asked to "
+            "speak some short texts.",
+            epilog="Exit status: 0 it works, with or without advice; 1 something is broken; 2 the "
+            "command line or the endpoint file cannot be used; 3 no connection.",
             allow_abbrev=False,
         )
     )
