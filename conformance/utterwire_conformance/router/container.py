@@ -30,7 +30,7 @@ from .errors import container_refused
 __all__ = ["Container", "ContainerSocket", "HttpAnswer"]
 
 _READ: Final = 65_536
-_RECEIVE_BUFFER: Final = 65_536
+_RECEIVE_BUFFER: Final = 131_072
 _HANDSHAKE_HEADERS: Final = 65_536
 
 
@@ -78,8 +78,7 @@ class Container:
         """
         try:
             async with asyncio.timeout(self.accept_s):
-                reader, writer = await asyncio.open_connection(self.host, self.port)
-                _bound(writer)
+                reader, writer = await _connect(self.host, self.port)
                 try:
                     early = await _shake_hands(reader, writer, self.authority, path, headers)
                 except BaseException:
@@ -226,12 +225,32 @@ async def _shake_hands(
     return early
 
 
-def _bound(writer: asyncio.StreamWriter) -> None:
-    """See to it that a caller who reads nothing holds up the container, as the kernel's buffer
-    would not: it grows to megabytes, which is minutes of speech."""
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+async def _connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, with a receive buffer that stays as it is.
+
+    A caller who reads nothing is to hold up the container, as the kernel's own buffer would not: it
+    grows to megabytes, which is minutes of speech. It has to be set before the connection is made:
+    shrunk later, it stalls the sender.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, place in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, place)
+        except OSError as error:
+            failure = error
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return await asyncio.open_connection(sock=sock)
+    raise failure
 
 
 async def _head(http: h11.Connection, reader: asyncio.StreamReader) -> HttpAnswer:

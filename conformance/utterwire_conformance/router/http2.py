@@ -45,6 +45,7 @@ class Http2Connection:
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = False
+        self._unacknowledged = 0
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         codes = h2.settings.SettingCodes
         # Before the connection starts: what is set later comes too late for the first stream.
@@ -108,8 +109,10 @@ class Http2Connection:
                 self._begin(event)
             case h2.events.DataReceived():
                 size = event.flow_controlled_length
-                if size:
-                    self._http.increment_flow_control_window(size)
+                self._unacknowledged += size
+                if self._unacknowledged >= _MOST_WINDOW // 4:
+                    self._http.increment_flow_control_window(self._unacknowledged)
+                    self._unacknowledged = 0
                 call = self._calls.get(event.stream_id)
                 if call is not None:
                     call.feed(event.data, size)
