@@ -26,6 +26,7 @@ from utterwire_conformance.wire import (
 )
 
 from .errors import container_refused
+from .promptness import acknowledge_at_once
 
 __all__ = ["Container", "ContainerSocket", "HttpAnswer"]
 
@@ -144,6 +145,7 @@ class ContainerSocket:
         self._reader = reader
         self._writer = writer
         self._early = early
+        self._socket = writer.get_extra_info("socket")
         self._decoder = FrameDecoder()
         self._waiting: list[Frame] = []
         self.close_sent = False
@@ -164,6 +166,7 @@ class ContainerSocket:
     async def receive(self) -> Frame | None:
         """The next frame; None where the connection ended. May be cancelled."""
         while not self._waiting:
+            acknowledge_at_once(self._socket)
             data, self._early = self._early, b""
             try:
                 data = data or await self._reader.read(_READ)

@@ -32,6 +32,7 @@ from .faults import FAULTS, Plan
 from .http1 import Http1Connection
 from .http2 import Http2Connection
 from .options import Options
+from .promptness import acknowledge_at_once
 from .signatures import EventChain, Signed, verify_request
 
 __all__ = ["Router"]
@@ -355,14 +356,16 @@ class _Protocol(asyncio.Protocol):
         self._http: Http1Connection | Http2Connection | None = None
         self._transport: asyncio.Transport | None = None
         self._gone = asyncio.Event()
+        self._socket: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._living.add(self)
         self._transport = transport
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = transport.get_extra_info("socket")
+        if self._socket is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        acknowledge_at_once(self._socket)
         tls = transport.get_extra_info("ssl_object")
         spoken = tls.selected_alpn_protocol() if tls is not None else None
         kind = Http2Connection if spoken == "h2" else Http1Connection
@@ -381,6 +384,7 @@ class _Protocol(asyncio.Protocol):
             await call.end()
 
     def data_received(self, data: bytes) -> None:
+        acknowledge_at_once(self._socket)
         assert self._http is not None
         self._http.receive(data)
 
