@@ -165,6 +165,7 @@ async def _at_once(client: Any) -> float:
 
 
 async def _measure(container: str, url: str, ca_file: Path, rounds: int) -> dict[str, object]:
+    load = os.getloadavg()[0]
     async with (
         _sdk(url, ca_file) as client,
         connect(f"ws://127.0.0.1:{container}", compression=None, max_size=None) as connection,
@@ -183,6 +184,8 @@ async def _measure(container: str, url: str, ca_file: Path, rounds: int) -> dict
     assert isinstance(median, dict)
     return {
         "unit": "ms",
+        # Of one minute, before anything was measured: above the cores, others had a share.
+        "load_average": round(load, 1),
         "one_mib_in_one_part": large,
         "round_trip_of_320_bytes": small,
         "open_a_stream": _spread(opening),
