@@ -140,6 +140,13 @@ ENDPOINTS = [
     ("budget-unknown", {**ENDPOINT, "budget": {"euros": 1}}, False),
     ("unknown", {**ENDPOINT, "insecure": True}, False),
     ("typo", {**ENDPOINT, "profile": ["core"]}, False),
+    ("sagemaker", {"sagemaker": "tts", "region": "eu-west-1", "profile": "dev"}, True),
+    ("sagemaker-local", {"sagemaker": "tts", "endpoint_url": "https://localhost:8443"}, True),
+    ("sagemaker-plain", {"sagemaker": "tts", "endpoint_url": "http://localhost:8443"}, False),
+    ("sagemaker-name", {"sagemaker": "my tts"}, False),
+    ("sagemaker-url", {**ENDPOINT, "sagemaker": "tts"}, False),
+    ("sagemaker-launch", {**LAUNCH, "sagemaker": "tts"}, False),
+    ("aws-profile-alone", {**ENDPOINT, "profile": "core"}, False),
 ]
 
 
