@@ -287,3 +287,70 @@ async def test_the_reference_server(doctor: Any) -> None:
     grades = graded(out)
     for subject in ("interrupt", "timing", "http", "sse", "ping", "clock", "compression", "claims"):
         assert grades[subject] == "ok", out
+
+
+async def test_large_chunks_and_little_said(endpoint: Serve) -> None:
+    def ping(connection: Any, request: Any) -> Any:
+        if not request.path.startswith("/ping"):
+            return None
+        answer = connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "")
+        del answer.headers["Date"]
+        return answer
+
+    script = endpoint_of(TONE * 6, profiles=(), elapsed_s=0.5)
+    found = await found_at(await endpoint(script, process_request=ping, compression=None))
+    assert {subject: f.grade for subject, f in found.items()} == {
+        "reachable": "ok",
+        "first byte": "ok",
+        "first sound": "ok",
+        "real-time factor": "note",
+        "chunks": "note",
+        "claims": "ok",
+        "offers": "ok",
+        "interrupt": "ok",
+        "timing": "none",
+        "http": "none",
+        "sse": "none",
+        "TLS": "none",
+        "ping": "note",
+        "clock": "none",
+        "compression": "ok",
+    }
+    assert found["ping"].told == "HTTP 503"
+
+
+async def test_an_endpoint_that_is_gone_after_the_first_look(endpoint: Serve) -> None:
+    """Each look stands by itself: what it cannot see is said, or left out."""
+    sessions = 0
+
+    async def script(peer: Any) -> None:
+        nonlocal sessions
+        sessions += 1
+        if sessions > 1:
+            await peer.connection.close(1011)
+            return
+        await endpoint_of(TONE)(peer)
+
+    def ping(connection: Any, request: Any) -> Any:
+        if request.path.startswith("/ping"):
+            connection.transport.abort()
+        return None
+
+    url = await endpoint(script, process_request=ping, compression=None)
+    found = await found_at(url)
+    assert found["negotiate"].grade == "note"
+    assert found["interrupt"].grade == found["timing"].grade == "bad"
+    assert found["ping"].grade == "none"
+
+
+async def test_a_clock_that_agrees_without_a_zone(endpoint: Serve) -> None:
+    def ping(connection: Any, request: Any) -> Any:
+        if not request.path.startswith("/ping"):
+            return None
+        answer = connection.respond(HTTPStatus.OK, "")
+        del answer.headers["Date"]
+        answer.headers["Date"] = format_datetime(datetime.now(UTC).replace(tzinfo=None))
+        return answer
+
+    found = await found_at(await endpoint(endpoint_of(TONE), process_request=ping))
+    assert found["clock"].grade == "ok"

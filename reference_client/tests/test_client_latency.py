@@ -17,6 +17,8 @@ from utterwire_client import Audio, Complete, IncrementalSentenceChunker, Marks,
 from utterwire_client.cli import ExitCode, main
 from utterwire_client.cli.latency import table
 from utterwire_client.sentence import Sentence, Skipped, Spoken
+from utterwire_client.utterance import Inbox as Arrivals
+from utterwire_client.utterance import Request
 from utterwire_client.waterfall import Waterfall
 from utterwire_client.waterfall_page import waterfall_page
 from utterwire_schemas import validator
@@ -239,6 +241,22 @@ async def test_a_format_whose_bytes_tell_no_length() -> None:
     first, second = document["sentences"]
     assert (first["audio_s"], first["heard_to_s"]) == (1.0, 1.5)
     assert second["audio_s"] == 1.0
+
+
+async def test_when_an_utterance_was_asked_for_and_first_heard_of() -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    arrived = Arrivals(Request("x"), taken=lambda: None)
+    asked = loop.time()
+    assert before <= arrived.submitted_at <= asked
+    arrived.put(PCM)
+    assert arrived.first_audio_at is None
+    arrived.put(Audio(b"\1\0"))
+    first = arrived.first_audio_at
+    assert first is not None
+    assert asked <= first <= loop.time()
+    arrived.put(Audio(b"\1\0"))
+    assert arrived.first_audio_at == first
 
 
 def test_no_text() -> None:

@@ -10,6 +10,7 @@ See ``reference_client/README.md``. Sessions need the extra ``client``.
 
 import logging
 
+from utterwire_client.audio_event import AudioEvent, audio_events, error_event
 from utterwire_client.backend import Backend
 from utterwire_client.chunker import IncrementalSentenceChunker
 from utterwire_client.deadlines import Deadlines
@@ -42,6 +43,7 @@ from utterwire_client.events import Audio, Complete, EndpointInfo, Event, Marks,
 from utterwire_client.interruption import Interruption
 from utterwire_client.playback import Gap, Playback
 from utterwire_client.player import DevicePlayer, Player, StreamPlayer, WavPlayer
+from utterwire_client.relay import Relay
 from utterwire_client.sentence import Lost, Sentence, Skipped, SpeechEvent, Spoken
 from utterwire_client.session import Session, connect
 from utterwire_client.speakable import SpeakableState, speakable
@@ -53,6 +55,7 @@ from utterwire_client.wav import wav_header
 __all__ = [
     "AccessDenied",
     "Audio",
+    "AudioEvent",
     "AudioMissing",
     "Backend",
     "Complete",
@@ -81,6 +84,7 @@ __all__ = [
     "PlatformUnavailable",
     "Playback",
     "Player",
+    "Relay",
     "RequestInvalid",
     "Sentence",
     "Session",
@@ -104,7 +108,9 @@ __all__ = [
     "UtterwireError",
     "WavPlayer",
     "Word",
+    "audio_events",
     "connect",
+    "error_event",
     "find_endpoint",
     "speakable",
     "wav_header",

@@ -394,8 +394,10 @@ class Examination:
     async def _clock(self) -> list[Finding]:
         if is_sagemaker(self._url):
             return []
-        import httpx
-
+        try:
+            import httpx
+        except ModuleNotFoundError:
+            return []
         client = httpx.AsyncClient(
             verify=True if self._ssl is None else self._ssl,
             follow_redirects=False,
@@ -419,6 +421,8 @@ class Examination:
             told = parsedate_to_datetime(answer.headers["date"])
         except (KeyError, ValueError):
             return [*found, Finding("none", "clock", "it tells no time (`Date`)")]
+        if told.tzinfo is None:  # it says -0000
+            told = told.replace(tzinfo=UTC)
         # The header has whole seconds: any within one of the exchange is right.
         early = (before - told).total_seconds() - 1
         late = (told - after).total_seconds()

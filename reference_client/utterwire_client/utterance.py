@@ -37,14 +37,15 @@ class Inbox:
     ``taken`` is called when the reader took an event, began to wait or went away; the session
     keeps the size bounded by not reading on (see :class:`~utterwire_client.session.Session`).
     ``watch``, where it is set, is called when the utterance has ended. ``submitted_at`` and
-    ``first_audio_at`` are times of the event loop; the latter is None until audio has come.
+    ``first_audio_at`` are times of the event loop: when it was asked for (made, unless the backend
+    says later), and when its first audio came, None before that.
     """
 
     def __init__(self, request: Request, *, taken: Callable[[], None]) -> None:
         self.request = request
         self.request_id = request.request_id
         self.seq: int | None = None
-        self.submitted_at = 0.0
+        self.submitted_at = asyncio.get_running_loop().time()
         self.first_audio_at: float | None = None
         self.start: Start | None = None
         self.received_bytes = 0
