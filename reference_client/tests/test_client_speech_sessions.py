@@ -30,7 +30,7 @@ Serve = Callable[..., Awaitable[str]]
 
 pytestmark = pytest.mark.usefixtures("no_leftover_tasks")
 
-SHORT = Deadlines(first_chunk_s=0.2, stall_s=0.2, answer_s=0.2, close_s=0.2)
+HASTY = Deadlines(answer_s=0.2, close_s=0.2)
 TEXT = "One thing is here. Two things are there. Three things are nowhere."
 THREE = ["One thing is here.", "Two things are there.", "Three things are nowhere."]
 
@@ -330,7 +330,7 @@ async def test_an_endpoint_that_cannot_be_interrupted(endpoint: Serve, how: str)
 
     url = await endpoint(script)
     known = False if how == "claims-none" else None
-    async with connect(url, interrupt=known, deadlines=SHORT) as session:
+    async with connect(url, interrupt=known, deadlines=HASTY) as session:
         speech = session.speak("One thing is here.")
         await anext(speech)
         await anext(speech)

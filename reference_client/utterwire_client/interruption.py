@@ -32,8 +32,8 @@ class Interruption:
 
     ``sentences`` were heard whole; ``running`` is the one that was cut, or None. ``heard_s`` is how
     much of the speech was heard, and ``dropped_s`` how much was scheduled and was thrown away, in
-    seconds. ``session_dropped`` is True where the endpoint could not be told to stop, so that the
-    session was ended instead.
+    seconds. ``session_dropped`` is True where the endpoint could not be told to stop, or did not
+    answer, so that the session was ended instead.
     """
 
     text: str
