@@ -85,11 +85,13 @@ class Relay:
 
     What the endpoint wants (its address, header fields, authorities) stays here. A browser that
     does not read holds up the endpoint, with less than 2 MiB of audio here (and what the kernels on
-    the way buffer); after ``stall_s`` it is dropped. One that leaves cancels what it asked for. ``origins`` are those whose pages may ask
-    (as ``https://app.example.com``), besides those of the host that it is served at; ``*`` is any.
-    ``max_sessions`` are carried at once, further ones refused for now. Who may ask beyond that is
-    for what stands before it. It logs names of endpoints and kinds of errors, and nothing of what
-    is said. (At DEBUG the WebSocket library logs frames, as ``utterwire_client.websocket``.)
+    the way buffer); after ``stall_s`` it is dropped. One that leaves cancels what it asked for.
+
+    ``origins`` are those whose pages may ask (as ``https://app.example.com``), besides those of the
+    host that it is served at; ``*`` is any. ``max_sessions`` are carried at once, further ones
+    refused for now. Who may ask beyond that is for what stands before it. It logs names of
+    endpoints and kinds of errors, and nothing of what is said. (At DEBUG the WebSocket library logs
+    frames, as ``utterwire_client.websocket``.)
     """
 
     def __init__(
