@@ -32,6 +32,9 @@ ANSWER = (
 QUEUE_EVENTS = 64
 # Tokens that were written and not spoken. Text is not held up before that.
 QUEUE_TOKENS = 4096
+# How long a caller may leave a full queue unread, in seconds. AgentCore does not always tell that
+# one has gone.
+CALLER_S = float(os.environ.get("AGENT_CALLER_S", "30"))
 
 app = BedrockAgentCoreApp()
 
@@ -48,6 +51,10 @@ def make_model() -> Model:
     return ScriptedModel(answer, tokens_per_s=float(os.environ.get("AGENT_TOKENS_PER_S", "30")))
 
 
+class CallerGone(Exception):
+    """Nobody takes the events any more."""
+
+
 class Conversation:
     """One question: a task that writes and a task that speaks, and what both have to tell."""
 
@@ -57,27 +64,38 @@ class Conversation:
         self.request_id = request_id
         self.events = asyncio.Queue[dict[str, Any] | None](QUEUE_EVENTS)
         self.tokens = asyncio.Queue[str | None](QUEUE_TOKENS)
+        self.silent = False
 
     async def tell(self, kind: str, **fields: Any) -> None:
-        await self.events.put({"type": kind, "request_id": self.request_id, **fields})
+        try:
+            async with asyncio.timeout(CALLER_S):
+                await self.events.put({"type": kind, "request_id": self.request_id, **fields})
+        except TimeoutError:
+            raise CallerGone from None
 
     async def run(self) -> None:
         """Tell all there is, and None at the end."""
-        await self.tell("agent_start", mode=self.mode)
+        with contextlib.suppress(CallerGone):
+            await self.tell("agent_start", mode=self.mode)
+            failure = await self.answer()
+            if failure is not None:
+                message = f"the model failed: {failure}"
+                await self.tell("error", code="internal", message=message)
+            await self.tell("agent_end")
+            await self.events.put(None)
+
+    async def answer(self) -> Exception | None:
+        """Write and speak at once; returns what went wrong in writing."""
+        failures: list[Exception] = []
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.write())
                 tasks.create_task(self.speak())
-        except* UtterwireError as group:
-            error = group.exceptions[0]
-            code = getattr(error.__cause__ or error, "code", None) or "internal"
-            await self.tell("error", code=code, message=str(error))
         except* Exception as group:
-            error = group.exceptions[0]
-            message = f"the model failed: {error}"
-            await self.tell("error", code="internal", message=message)
-        await self.tell("agent_end")
-        await self.events.put(None)
+            failures.extend(group.exceptions)
+        if any(isinstance(failure, CallerGone) for failure in failures):
+            raise CallerGone
+        return failures[0] if failures else None
 
     async def write(self) -> None:
         agent = Agent(model=make_model(), callback_handler=None)
@@ -85,7 +103,8 @@ class Conversation:
             async for event in events:
                 if text := event.get("data"):
                     await self.tell("text_delta", text=text)
-                    await self.tokens.put(text)
+                    if not self.silent:
+                        await self.tokens.put(text)
         await self.tokens.put(None)
 
     async def fragments(self) -> AsyncIterator[str]:
@@ -100,8 +119,17 @@ class Conversation:
 
     async def speak(self) -> None:
         url = os.environ.get("UTTERWIRE_URL", "ws://127.0.0.1:8080")
-        async with connect(url) as session:
-            await self.speak_in(session)
+        try:
+            async with connect(url) as session:
+                await self.speak_in(session)
+        except UtterwireError as error:
+            # What cannot be heard can still be read.
+            self.silent = True
+            while not self.tokens.empty():
+                self.tokens.get_nowait()
+            code = getattr(error.__cause__ or error, "code", None)
+            code = code if isinstance(code, str) else "internal"
+            await self.tell("error", code=code, message=str(error))
 
     async def speak_in(self, session: Session) -> None:
         chunks = sent = 0
