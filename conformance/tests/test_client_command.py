@@ -301,7 +301,7 @@ def test_the_reference_client_passes_everything(
         (sys.executable, "-m", "utterwire_conformance", "verify", str(folder / "report.json")),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)},
     )
     assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -104,7 +104,7 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env=os.environ | {"PYTHONPATH": paths()},
     )
 

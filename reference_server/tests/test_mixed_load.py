@@ -38,7 +38,7 @@ def soak(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=280,
     )
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)
