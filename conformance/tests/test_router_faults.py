@@ -101,6 +101,19 @@ def test_a_fault_that_refuses_comes_so_many_times() -> None:
     assert plan.breach(100) is None
 
 
+def test_faults_are_counted_for_an_endpoint_that_is_named_after_one() -> None:
+    pytest.importorskip("h2", reason="the router needs the extra aws")
+    pytest.importorskip("smithy_aws_event_stream", reason="the router needs Python 3.12")
+    import ssl
+
+    from utterwire_conformance.router.server import Router
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    router = Router("http://localhost", context, plan=Plan(after=1, times=1))
+    found = [router._plan("fault-throttled").refusal() is not None for _ in range(2)]
+    assert found == [True, False]
+
+
 def test_a_fault_in_a_stream_comes_after_so_many_parts() -> None:
     plan = Plan("model-stream-error", after=2)
     assert plan.refusal() is None

@@ -101,10 +101,12 @@ def authorization(headers: list[tuple[str, str]], old: str, new: str) -> Any:
         (lambda h: changed(h, "host", "elsewhere"), "InvalidSignature", "nothing between"),
         (lambda h: changed(h, "host", None), "Incomplete", "was not sent"),
         (
-            lambda h: changed(h, "x-amz-content-sha256", "0" * 64),
+            lambda h: signed(headers={"X-Amz-Content-SHA256": "0" * 64}),
             "InvalidSignature",
             "digest of the body",
         ),
+        (lambda h: changed(h, "x-amz-other", "a"), "Incomplete", "x-amz-other is not signed"),
+        (lambda h: authorization(h, "Signature=", "Signature=\xe9"), "InvalidSignature", "secret"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(spoil: Any, name: str, words: str) -> None:
@@ -129,6 +131,8 @@ def test_events_are_declared_and_not_hashed() -> None:
     headers = signed(body=b"", headers={"X-Amz-Content-SHA256": EVENTS})
     found = verify_request("POST", PATH, headers, KEYS)
     assert len(found.signature) == 64
+    with pytest.raises(CallFailed, match=EVENTS):
+        verify_request("POST", PATH, signed(body=b""), KEYS)
 
 
 # By hand from AWS's description, in another way than the code does it.

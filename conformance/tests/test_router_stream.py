@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,12 @@ from utterwire_conformance.router.certificates import (  # noqa: E402
     tls_files,
     tls_server_context,
 )
-from utterwire_conformance.router.event_stream import Deframer, NotEvents, part  # noqa: E402
+from utterwire_conformance.router.event_stream import (  # noqa: E402
+    Deframer,
+    Message,
+    NotEvents,
+    part,
+)
 from utterwire_conformance.router.faults import Plan  # noqa: E402
 from utterwire_conformance.router.options import LOCAL_CREDENTIALS, Options  # noqa: E402
 from utterwire_conformance.router.server import Router  # noqa: E402
@@ -264,6 +270,7 @@ async def test_how_a_container_ends_a_stream(
     ("asked", "name", "words"),
     [
         ({"model_invocation_path": "/slash"}, "InputValidationError", "malformed"),
+        ({"model_query_string": "a=b c"}, "InputValidationError", "malformed"),
         ({"model_invocation_path": "refuse"}, "ModelError", "HTTP 503"),
     ],
 )
@@ -523,6 +530,29 @@ async def test_events_that_cannot_be_taken(
         await raw.close()
 
 
+async def test_what_comes_before_a_bad_event_is_carried(authority: ssl.SSLContext) -> None:
+    async with routed(authority, options=Options(accept_s=5.0)) as (router, lines):
+        raw = await Raw.open(router)
+        stream = raw.ask(STREAM)
+        raw.http.send_data(stream, _event(payload=b"hi", DataType="UTF8") + b"\xff" * 64)
+        raw.flush()
+        *_, last = Deframer().feed(_data(await raw.events()))
+        assert "is announced" in str(last.text(":error-message"))
+        await raw.close()
+    assert "1 parts in" in lines[-1]
+
+
+async def test_input_that_ends_inside_an_event_is_told(authority: ssl.SSLContext) -> None:
+    async with routed(authority, options=Options(accept_s=5.0)) as (router, _):
+        raw = await Raw.open(router)
+        stream = raw.ask(STREAM)
+        raw.http.send_data(stream, _event()[:-1], end_stream=True)
+        raw.flush()
+        (message,) = Deframer().feed(_data(await raw.events()))
+        assert message.text(":error-message") == "the input ended inside an event"
+        await raw.close()
+
+
 async def test_unsigned_events_are_refused_where_signatures_are_checked(
     authority: ssl.SSLContext,
 ) -> None:
@@ -583,7 +613,7 @@ def test_messages_come_out_however_they_were_cut(size: int) -> None:
     sent = [part(bytes([number]) * number * 100, data_type="BINARY") for number in range(5)]
     octets = b"".join(sent)
     deframer = Deframer()
-    found = []
+    found: list[Message] = []
     for at in range(0, len(octets), size):
         found += deframer.feed(octets[at : at + size])
     assert [message.payload for message in found] == [
@@ -762,7 +792,7 @@ def test_the_authority_is_made_once(tmp_path: Path) -> None:
 def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     for name in ("ca.pem", "ca.key"):
         (tmp_path / name).write_text("nonsense")
-    with pytest.raises(CertificatesUnusable, match="remove them"):
+    with pytest.raises(CertificatesUnusable, match="remove it"):
         tls_files(tmp_path)
     with pytest.raises(CertificatesUnusable):
         tls_files(tmp_path / "ca.pem" / "below")
@@ -780,7 +810,9 @@ def test_list_and_snippet(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--fault", "nonsense"], "no fault is called nonsense"),
         (["--to", "ftp://x"], "no address of a container"),
+        (["--to", "http://localhost:8080/speech"], "leave it out"),
         (["--host", "203.0.113.1"], "203.0.113.1:8443"),
+        (["--host", "nobody.invalid"], "nobody.invalid:8443: "),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -789,7 +821,39 @@ def test_wrong_usage_is_one_line(
     assert cli.main([*arguments, "--certificates", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert words in err
+    assert "Unknown error" not in err
     assert err.count("\n") == 1
+
+
+def test_a_port_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--port", "65536"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "https://localhost:1"),
+        ("::", "https://localhost:1"),
+        ("::1", "https://localhost:1"),
+        ("fe80::1", "https://[fe80::1]:1"),
+        ("router.test", "https://router.test:1"),
+    ],
+)
+def test_the_address_of_a_router(authority: ssl.SSLContext, host: str, url: str) -> None:
+    assert Router("http://localhost", authority, host=host, port=1).url == url
+
+
+def test_routers_that_start_together_have_one_authority(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: tls_files(tmp_path)[1].cert_pem.bytes(), range(8)))
+    assert set(made) == {(tmp_path / "ca.pem").read_bytes()}
+    # Whichever of the two is lost, what is left still fits.
+    (tmp_path / "ca.pem").write_bytes(b"of another key")
+    assert tls_files(tmp_path)[0].read_bytes() == made[0]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["ca.key", "ca.pem"]
 
 
 async def test_the_command_and_its_snippet(tmp_path: Path, authority: ssl.SSLContext) -> None:

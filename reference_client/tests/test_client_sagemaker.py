@@ -255,7 +255,9 @@ async def test_each_end_in_a_stream_is_told(
     assert lost.value.retryable
 
 
-@pytest.mark.parametrize("fault", ["model-stream-error", "internal-stream-failure"])
+@pytest.mark.parametrize(
+    "fault", ["model-stream-error", "internal-stream-failure", "connection-reset"]
+)
 async def test_a_body_that_is_cut_off_is_told(url: str, fault: str) -> None:
     faulty = _faulty(url, fault)
     with pytest.raises(SessionLost, match="cut off"):
@@ -306,6 +308,27 @@ async def test_no_credentials_no_region_no_profile(
     with pytest.raises(RequestInvalid, match="no AWS profile 'nobody'"):
         async with _open("sagemaker:tts?profile=nobody"):
             pass
+
+
+@pytest.mark.parametrize("seen", [False, True])
+async def test_credentials_that_cannot_be_fetched_are_told(
+    seen: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of a sign-in that has expired, which are fetched only when they are needed."""
+    (tmp_path / "config").write_text(
+        "[profile dev]\nregion = eu-west-1\nsso_session = one\nsso_account_id = 123456789012\n"
+        "sso_role_name = reader\n[sso-session one]\nsso_region = eu-west-1\n"
+        "sso_start_url = https://example.invalid/start\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    url = "sagemaker:tts?profile=dev&endpoint_url=https://localhost:1"
+    if seen:
+        sagemaker._seen.add(SageMakerAddress.parse(url))
+    with pytest.raises(client_errors.CredentialsUnusable, match="sign in again") as failed:
+        async with _open(url):
+            pass
+    assert not failed.value.retryable
 
 
 async def test_nothing_listens() -> None:
@@ -434,7 +457,8 @@ async def test_an_abort_wakes_who_waits(url: str) -> None:
 async def test_the_command_line_speaks(url: str, tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "utterwire_client", "say", "Hello there.", "--endpoint", url,
-        "-o", str(tmp_path / "hello.wav"), env=dict(os.environ), stderr=subprocess.PIPE,
+        "--timeout", "60", "-o", str(tmp_path / "hello.wav"), env=dict(os.environ),
+        stderr=subprocess.PIPE,
     )  # fmt: skip
     _, told = await process.communicate()
     assert process.returncode == 0, told.decode()

@@ -45,6 +45,12 @@ def test_addresses_are_taken_apart_and_put_together(url: str, address: SageMaker
         ("sagemaker:" + "x" * 64, "no name"),
         ("sagemaker:tts?zone=a", "'zone' is not one of region"),
         ("sagemaker:tts?endpoint_url=http://localhost", "begin with https://"),
+        ("sagemaker:tts?endpoint_url=https://", "and a host name"),
+        ("sagemaker:tts?endpoint_url=https://[", "is not an address"),
+        ("sagemaker:tts?endpoint_url=https://localhost:x", "is not an address"),
+        ("sagemaker:tts?region=", "region is empty"),
+        ("sagemaker:tts?profile=%20", "profile is empty"),
+        ("sagemaker:tts?region=eu%20west", "'eu west' is no name of an AWS region"),
     ],
 )
 def test_what_is_no_address_is_said(url: str, words: str) -> None:

@@ -27,6 +27,7 @@ HTTP_PATH = "/invocations"
 
 _SAGEMAKER = "sagemaker:"
 _SAGEMAKER_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
+_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SAGEMAKER_KEYS = ("region", "profile", "variant", "endpoint_url", "ca_file")
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
@@ -144,9 +145,17 @@ class SageMakerAddress:
         if unknown:
             known = ", ".join(_SAGEMAKER_KEYS)
             raise RequestInvalid(f"sagemaker:{name}: {unknown[0]!r} is not one of {known}")
-        where = fields.get("endpoint_url")
-        if where is not None and not where.startswith("https://"):
+        empty = next((key for key, value in fields.items() if not value.strip()), None)
+        if empty is not None:
+            raise RequestInvalid(f"sagemaker:{name}: {empty} is empty: leave it out")
+        region = fields.get("region", "us-east-1")
+        if _REGION.fullmatch(region) is None:
+            raise RequestInvalid(f"sagemaker:{name}: {region!r} is no name of an AWS region")
+        where = fields.get("endpoint_url", "https://localhost")
+        if not where.startswith("https://") or not _split(where).hostname:
             # The SDK speaks HTTP/2 over TLS alone.
-            raise RequestInvalid(f"sagemaker:{name}: endpoint_url has to begin with https://")
+            raise RequestInvalid(
+                f"sagemaker:{name}: endpoint_url has to begin with https:// and a host name"
+            )
         ca_file = fields.pop("ca_file", None)
         return cls(name, **fields, ca_file=Path(ca_file) if ca_file else None)

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import boto3
 import botocore.exceptions
+import urllib3.exceptions
 from aws_sdk_sagemaker_runtime_http2 import models
 from aws_sdk_sagemaker_runtime_http2.client import AsyncSageMakerRuntimeHTTP2Client
 from aws_sdk_sagemaker_runtime_http2.config import AsyncSageMakerRuntimeHTTP2Config
@@ -363,15 +364,21 @@ def _session(address: SageMakerAddress) -> Any:
         session = boto3.Session(profile_name=address.profile, region_name=address.region)
         if session.region_name is None:
             raise RequestInvalid(f"{address} has no region: give region, or set AWS_DEFAULT_REGION")
-        if session.get_credentials() is None:
+        credentials = session.get_credentials()
+        if credentials is None:
             raise CredentialsUnusable(
                 "there are no AWS credentials: run `aws configure`, or give a profile"
             )
+        # Some (of a sign-in, of a role) are fetched only when they are asked for. The SDK would
+        # wait for ever for those that cannot be, and a call would tell of another failure.
+        credentials.get_frozen_credentials()
         return session
     except botocore.exceptions.ProfileNotFound:
         raise RequestInvalid(f"there is no AWS profile {address.profile!r}") from None
-    except botocore.exceptions.BotoCoreError as exc:
-        raise CredentialsUnusable(f"no AWS credentials: {_line(exc)}") from exc
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as exc:
+        raise CredentialsUnusable(
+            f"no AWS credentials: {_line(exc)}: sign in again, or look at the profile"
+        ) from exc
 
 
 def _api(session: Any, service: str, address: SageMakerAddress, **settings: Any) -> Any:
@@ -461,6 +468,8 @@ class Invocation:
             except (
                 botocore.exceptions.EventStreamError,
                 botocore.exceptions.BotoCoreError,
+                # Of a body that is read event by event botocore wraps nothing.
+                urllib3.exceptions.HTTPError,
                 OSError,
             ) as exc:
                 raise ConnectionError(_line(exc)) from exc

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 import ssl
-from io import BytesIO
 from typing import Any, Final, Self
 
 import botocore.session
@@ -26,11 +27,13 @@ from aws_sdk_signers.signers import AsyncEventSigner
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError
-from smithy_aws_event_stream.events import Event, EventHeaderEncoder, EventMessage
+from botocore.exceptions import BotoCoreError, ClientError
+from smithy_aws_event_stream.events import EventHeaderEncoder, EventMessage
 
 from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.dialogue import Dialogue
+from utterwire_conformance.router.event_stream import MEDIA_TYPE, Deframer, Message, NotEvents
+from utterwire_conformance.router.signatures import EVENTS
 from utterwire_conformance.transcript import Kind
 from utterwire_conformance.via import NOTE, SageMakerTarget
 from utterwire_conformance.wire import Frame, Opcode
@@ -41,8 +44,6 @@ from .websocket import HandshakeRefused, NotCarried, WebSocketSession
 
 __all__ = ["SageMakerSession"]
 
-_EVENTS: Final = "STREAMING-AWS4-HMAC-SHA256-EVENTS"
-_MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 _PORT: Final = 8443
 _SERVICE: Final = "sagemaker"
 _READ: Final = 65_536
@@ -83,7 +84,9 @@ class SageMakerSession(WebSocketSession):
         self._status: int | None = None
         self._head: dict[str, str] = {}
         self._body = bytearray()
+        self._deframer = Deframer()
         self._over = False
+        self._why_over = "end of stream"
         self._unacknowledged = 0
         self._sipped = 0.0
         self._continued = False
@@ -148,8 +151,8 @@ class SageMakerSession(WebSocketSession):
         path = f"/endpoints/{target.name}/invocations-bidirectional-stream"
         own = {
             "Host": address.authority,
-            "Content-Type": _MEDIA_TYPE,
-            "X-Amz-Content-SHA256": _EVENTS,
+            "Content-Type": MEDIA_TYPE,
+            "X-Amz-Content-SHA256": EVENTS,
         }
         if target.variant is not None:
             own["X-Amzn-SageMaker-Target-Variant"] = target.variant
@@ -172,7 +175,7 @@ class SageMakerSession(WebSocketSession):
             (":path", path),
             *((n.lower(), str(v)) for n, v in request.headers.items() if n.lower() != "host"),
         ]
-        shown = (("content-type", _MEDIA_TYPE), ("authorization", "***"))
+        shown = (("content-type", MEDIA_TYPE), ("authorization", "***"))
         self._record("out", "open", target=path, method="POST", headers=shown)
         self._http.initiate_connection()
         self._http.send_headers(self._stream, fields)
@@ -339,7 +342,7 @@ class SageMakerSession(WebSocketSession):
             self._writer.write(data)
 
     async def _read_on(self) -> None:
-        reason = "end of stream"
+        reason = None
         try:
             self._catch_up()
             while not self._over:
@@ -367,9 +370,9 @@ class SageMakerSession(WebSocketSession):
             reason = f"the connection broke: {error.strerror or error}"
         except h2.exceptions.ProtocolError as error:
             reason = f"what came was no HTTP/2: {error}"
-        if self._continued or self._body:
+        if self._continued or self._deframer.inside_a_message:
             self.note("ended in a frame: yes")
-        self._record("in", "eof", reason=reason)
+        self._record("in", "eof", reason=reason or self._why_over)
         self._notify()
 
     async def _read_some(self) -> bytes | None:
@@ -394,35 +397,35 @@ class SageMakerSession(WebSocketSession):
                     self._unacknowledged += size
                     if size:
                         self._http.increment_flow_control_window(size)
-                case h2.events.StreamEnded() | h2.events.StreamReset():
-                    self._over = True
-                    self._window_opened.set()
+                case h2.events.StreamEnded():
+                    self._end("end of stream")
+                case h2.events.StreamReset():
+                    self._end(f"the stream was reset (code {event.error_code})")
                 case h2.events.ConnectionTerminated():
-                    self._over = True
-                    self._window_opened.set()
+                    # h2 takes nothing more on a connection that is to go, streams included.
+                    self._end("the connection is to go (GOAWAY)")
                 case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
                     self._window_opened.set()
                 case _:
                     pass
 
+    def _end(self, why: str) -> None:
+        if not self._over:
+            self._over, self._why_over = True, why
+        self._window_opened.set()
+
     def _read_parts(self) -> None:
         """Record the parts that are whole."""
-        while len(self._body) >= 12:
-            size = int.from_bytes(self._body[:4], "big")
-            if len(self._body) < size:
-                return
-            octets = bytes(self._body[:size])
-            del self._body[:size]
-            try:
-                event = Event.decode(BytesIO(octets))
-            except Exception as error:
-                self._over = True
-                self.note(f"what came was no event: {type(error).__name__}")
-                return
-            assert event is not None
-            self._part(event.message)
+        octets = bytes(self._body)
+        self._body.clear()
+        try:
+            for message in self._deframer.feed(octets):
+                self._part(message)
+        except NotEvents as error:
+            self._over, self._why_over = True, f"what came was no event stream: {error}"
+            self._window_opened.set()
 
-    def _part(self, message: EventMessage) -> None:
+    def _part(self, message: Message) -> None:
         headers = message.headers
         self._frames += 1
         if headers.get(":message-type") != "event":
@@ -436,16 +439,22 @@ class SageMakerSession(WebSocketSession):
             self._last_activity = self.now
         self._notify()
 
-    def _failed(self, message: EventMessage) -> None:
-        name = message.headers.get(":exception-type") or message.headers.get(":error-code")
+    def _failed(self, message: Message) -> None:
+        name = message.text(":exception-type") or message.text(":error-code")
         said = message.payload.decode("utf-8", "replace")
-        said = said or str(message.headers.get(":error-message", ""))
-        code = None
+        said = said or message.text(":error-message") or ""
         if name == "ModelStreamError":
-            digits = "".join(c for c in said.partition('"ErrorCode"')[2][:12] if c.isdigit())
-            code = int(digits) if digits else None
-            self._record("in", "close", code=code, reason=said[:500])
+            self._record("in", "close", code=_close_code(said), reason=said[:500])
         self.note(f"stream error: {name}: {said[:500]}")
+
+
+def _close_code(body: str) -> int | None:
+    """The close code of the container, as a `ModelStreamError` has it."""
+    try:
+        told = str(json.loads(body)["ErrorCode"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return int(told) if re.fullmatch(r"[0-9]{4}", told) else None
 
 
 def _credentials(target: SageMakerTarget) -> tuple[str, Credentials]:
@@ -460,11 +469,12 @@ def _credentials(target: SageMakerTarget) -> tuple[str, Credentials]:
         session = botocore.session.Session(profile=target.profile)
         found: Any = session.get_credentials()
         region = target.region or session.get_config_variable("region")
-    except BotoCoreError as error:
+        # Some (of a sign-in, of a role) are fetched only now.
+        frozen = None if found is None else found.get_frozen_credentials()
+    except (BotoCoreError, ClientError) as error:
         raise ConnectFailed(f"AWS: {error}") from error
-    if found is None:
+    if frozen is None:
         raise ConnectFailed("AWS: there are no credentials: run `aws configure`, or name a profile")
     if region is None:
         raise ConnectFailed("AWS: no region: give `region`, or set AWS_DEFAULT_REGION")
-    frozen = found.get_frozen_credentials()
     return str(region), Credentials(frozen.access_key, frozen.secret_key, frozen.token)

@@ -73,6 +73,8 @@ class Bridge:
         self._missed = 0
         self._blocked = False
         self._type: str | None = None
+        # A message goes out as a whole, whoever sends it.
+        self._sending = asyncio.Lock()
 
     async def run(self) -> None:
         """Carry until either side ends; the answer's head must have been sent.
@@ -96,17 +98,15 @@ class Bridge:
             await self._call.end()
         except StreamFailed as failure:
             self.tally.ended = str(failure)
-            await self._call.send(exception(failure))
-            await self._call.end()
+            await self._send(exception(failure), last=True)
         except _Refused as refused:
             self.tally.ended = str(refused)
-            await self._call.send(refusal(refused.code, refused.message))
-            await self._call.end()
+            await self._send(refusal(refused.code, refused.message), last=True)
         except _Broken as broken:
             self.tally.ended = str(broken)
         except CallerGone:
             self.tally.ended = self.tally.ended or "the caller broke it off"
-            await self._socket.send_close(1001)
+            self._socket.send_close(1001)
             raise
         finally:
             for task in (up, down, pings):
@@ -120,10 +120,11 @@ class Bridge:
         while not self._input_ended:
             data = await self._call.receive()
             if data is None:
+                if self._deframer.inside_a_message:
+                    raise _Refused("InputValidationError", "the input ended inside an event")
                 break
             try:
-                messages = self._deframer.feed(data)
-                for message in messages:
+                for message in self._deframer.feed(data):
                     if await self._take(message):
                         self._input_ended = True
                         break
@@ -131,7 +132,7 @@ class Bridge:
                 raise _Refused("InputValidationError", str(error)) from error
         self._input_ended = True
         if self._options.at_input_end == "close":
-            await self._socket.send_close(1000)
+            self._socket.send_close(1000)
             # The container has so long to answer; then the stream is over all the same.
             await asyncio.sleep(self._options.close_s)
             self._socket.abort()
@@ -200,13 +201,19 @@ class Bridge:
         octets = part(frame.payload, data_type=self._type, completion_state=state)
         # While the caller takes nothing the container is not read, nor are its pongs.
         self._blocked = True
-        await self._call.send(octets)
+        await self._send(octets)
         self._blocked = False
         self.tally.parts_out += 1
         self.tally.bytes_out += len(frame.payload)
         fault = self._plan.breach(self.tally.parts_out)
         if fault is not None:
             self._break(fault)
+
+    async def _send(self, octets: bytes, *, last: bool = False) -> None:
+        async with self._sending:
+            await self._call.send(octets)
+            if last:
+                await self._call.end()
 
     def _break(self, fault: Fault) -> None:
         if fault.breaks is not None:
@@ -222,7 +229,7 @@ class Bridge:
         if self._socket.close_sent:
             return
         said = parse_close(frame.payload)
-        await self._socket.send_close(said.code)
+        self._socket.send_close(said.code)
         if said.code == 1000 and self._options.normal_close == "end":
             self.tally.ended = "the container closed with code 1000"
             return
@@ -243,4 +250,4 @@ class Bridge:
                     "1006" if options.lost_container == "ModelStreamError" else None,
                 )
             self._missed += 1
-            await self._socket.send(Opcode.PING, b"")
+            self._socket.send_ping()

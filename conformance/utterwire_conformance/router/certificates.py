@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import ssl
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +16,7 @@ import trustme
 __all__ = ["CertificatesUnusable", "default_folder", "tls_files", "tls_server_context"]
 
 _CA: Final = "ca.pem"
+# The key, and the certificate as well: what is in one file cannot come to differ.
 _CA_KEY: Final = "ca.key"
 _NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -35,24 +39,42 @@ def tls_files(folder: Path) -> tuple[Path, trustme.CA]:
     """
     certificate, key = folder / _CA, folder / _CA_KEY
     try:
-        if certificate.exists() and key.exists():
-            return certificate, trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes())
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = trustme.CA(
-            organization_name="Utterwire router", organization_unit_name="local, for tests only"
-        )
-        descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(made.private_key_pem.bytes())
-        # The certificate last: who finds it finds the key as well.
-        made.cert_pem.write_to_path(str(certificate))
+        if not key.exists():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            made = trustme.CA(
+                organization_name="Utterwire router", organization_unit_name="local, for tests only"
+            )
+            octets = made.private_key_pem.bytes() + made.cert_pem.bytes()
+            # Of several routers that start together the first one's counts.
+            with _written(folder, octets) as file, contextlib.suppress(FileExistsError):
+                key.hardlink_to(file)
+        octets = key.read_bytes()
+        authority = trustme.CA.from_pem(octets, octets)
+        pem = authority.cert_pem.bytes()
+        if not certificate.exists() or certificate.read_bytes() != pem:
+            with _written(folder, pem) as file:
+                file.chmod(0o644)
+                file.replace(certificate)
     except OSError as error:
         raise CertificatesUnusable(f"{error.filename or folder}: {error.strerror}") from error
     except (ValueError, TypeError) as error:
         raise CertificatesUnusable(
-            f"{certificate} and {key.name} are no certificate and its key: remove them"
+            f"{key} is no key with its certificate: remove it, and {certificate.name}"
         ) from error
-    return certificate, made
+    return certificate, authority
+
+
+@contextlib.contextmanager
+def _written(folder: Path, octets: bytes) -> Iterator[Path]:
+    """A whole file, for its owner alone, to be linked or moved to its place."""
+    descriptor, name = tempfile.mkstemp(dir=folder)
+    file = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as writing:
+            writing.write(octets)
+        yield file
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def tls_server_context(authority: trustme.CA, host: str) -> ssl.SSLContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from utterwire_conformance.command import printable, show
 from utterwire_conformance.number import natural_number, positive_number, whole_number
 
-from .faults import FAULTS, Plan, UnknownFault
+from .faults import FAULTS, Plan
 from .options import LOCAL_CREDENTIALS, Options
 from .requisites import missing
 from .signatures import Credentials
@@ -70,6 +71,13 @@ asyncio.run(main())
 """
 
 
+def _port_number(text: str) -> int:
+    number = natural_number(text)
+    if number > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: the largest is 65535")
+    return number
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(_USAGE, f"{_PROGRAM}: {message}\n")
@@ -94,7 +102,7 @@ def router_parser() -> argparse.ArgumentParser:
         "--host", default="127.0.0.1", help="where to listen (default: %(default)s)"
     )
     parser.add_argument(
-        "--port", type=natural_number, default=_PORT, help="port; 0 for any (default: %(default)s)"
+        "--port", type=_port_number, default=_PORT, help="port; 0 for any (default: %(default)s)"
     )
     parser.add_argument(
         "--certificates",
@@ -226,11 +234,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         plan = Plan(*given.fault, after=given.after, times=given.times)
         return asyncio.run(_serve(given, _options(given), plan))
-    except (UnknownFault, ValueError) as error:
+    except ValueError as error:
         return _complain(str(error))
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        return _complain(f"{given.host}:{given.port}: {why}" if error.errno else why)
+        if error.errno is None:
+            return _complain(str(error))
+        # A name that is not found has a number that is none of the system's.
+        known = error.errno in errno.errorcode
+        why = os.strerror(error.errno) if known else error.strerror
+        return _complain(f"{given.host}:{given.port}: {why}")
     except KeyboardInterrupt:
         return 0
 

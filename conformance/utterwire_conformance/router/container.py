@@ -61,6 +61,8 @@ class Container:
         parts = urlsplit(url if "//" in url else f"//{url}")
         if parts.scheme not in ("", "http", "ws") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a container: write http://HOST:PORT")
+        if parts.path not in ("", "/") or parts.query:
+            raise ValueError(f"{url!r}: the paths of a container are SageMaker's: leave it out")
         return cls(parts.hostname, parts.port or 8080, accept_s)
 
     @property
@@ -136,7 +138,7 @@ class Container:
 class ContainerSocket:
     """An open WebSocket to the container, frame by frame.
 
-    Writing and reading may go on in two tasks; each by itself is for one.
+    Any task may send; reading is for one.
     """
 
     def __init__(
@@ -151,17 +153,30 @@ class ContainerSocket:
         self.close_sent = False
 
     async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
-        """Send a frame, masked; a container that has gone is noticed by who reads."""
+        """Send a frame, masked, and wait until the container takes more.
+
+        A container that has gone is noticed by who reads.
+        """
+        self._write(opcode, payload, fin=fin)
+        with contextlib.suppress(OSError):
+            await self._writer.drain()
+
+    # What tells whether the container is alive, or that it is to go, must not wait for one that
+    # takes nothing.
+
+    def send_ping(self) -> None:
+        """Send a ping."""
+        self._write(Opcode.PING)
+
+    def send_close(self, code: int | None) -> None:
+        """Send a close frame, once."""
+        self._write(Opcode.CLOSE, close_payload(code))
+
+    def _write(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
         if self.close_sent:
             return
         self.close_sent = opcode == Opcode.CLOSE
         self._writer.write(encode(Frame(opcode, payload, fin, 0, os.urandom(4))))
-        with contextlib.suppress(OSError):
-            await self._writer.drain()
-
-    async def send_close(self, code: int | None) -> None:
-        """Send a close frame, once."""
-        await self.send(Opcode.CLOSE, close_payload(code))
 
     async def receive(self) -> Frame | None:
         """The next frame; None where the connection ended. May be cancelled."""

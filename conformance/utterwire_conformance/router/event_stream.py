@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
@@ -75,23 +76,25 @@ class Deframer:
         """Whether what was fed ended in the middle of a message."""
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole now.
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that are whole now; what comes before a bad one is given first.
 
         Raises:
             NotEvents: a checksum is wrong, or a message is too large or malformed.
         """
         self._buffer += data
-        found: list[Message] = []
+        return self._whole()
+
+    def _whole(self) -> Iterator[Message]:
         while len(self._buffer) >= _PRELUDE:
             size = int.from_bytes(self._buffer[:4], "big")
             if not 16 <= size <= _MOST_BYTES:
                 raise NotEvents(f"a message of {size} bytes is announced")
             if len(self._buffer) < size:
-                break
-            found.append(_decode(bytes(self._buffer[:size])))
+                return
+            message = _decode(bytes(self._buffer[:size]))
             del self._buffer[:size]
-        return found
+            yield message
 
 
 def _decode(octets: bytes) -> Message:

@@ -36,11 +36,7 @@ class Fault:
     @property
     def comes_in_a_stream(self) -> bool:
         """Whether it comes after some parts of a stream, not when the stream is opened."""
-        return self.breaks is not None or self.name in (
-            "connection-reset",
-            "stream-reset",
-            "goaway",
-        )
+        return self.breaks is not None or self.name in _RESETS
 
 
 def _fault_list() -> tuple[Fault, ...]:
@@ -139,7 +135,7 @@ class Plan:
                 raise UnknownFault(f"no fault is called {name}; --list shows them all")
         self.faults = tuple(FAULTS[name] for name in dict.fromkeys(names))
         self.after = after
-        self._times = times
+        self.times = times
         self._hits = 0
 
     def has(self, name: str) -> bool:
@@ -165,7 +161,7 @@ class Plan:
         return next((fault.status for fault in self.faults if fault.status is not None), None)
 
     def _take(self) -> bool:
-        if self._times is not None and self._hits >= self._times:
+        if self.times is not None and self._hits >= self.times:
             return False
         self._hits += 1
         return True

@@ -111,7 +111,9 @@ class Http2Connection:
                 size = event.flow_controlled_length
                 self._unacknowledged += size
                 if self._unacknowledged >= _MOST_WINDOW // 4:
-                    self._http.increment_flow_control_window(self._unacknowledged)
+                    # Not where the caller has said in the same breath that it goes.
+                    with contextlib.suppress(h2.exceptions.ProtocolError):
+                        self._http.increment_flow_control_window(self._unacknowledged)
                     self._unacknowledged = 0
                 call = self._calls.get(event.stream_id)
                 if call is not None:

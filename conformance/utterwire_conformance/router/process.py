@@ -77,9 +77,13 @@ class RouterProcess:
                         last = said.strip().splitlines()[-1:] or ["(nothing)"]
                         raise RouterLost(f"the router ended at once: {last[0]}")
                     await asyncio.sleep(0.05)
-        except TimeoutError:
+        except BaseException as error:
             process.kill()
-            raise RouterLost(f"the router was not ready within {_READY_S:g} s") from None
+            process.wait()
+            folder.cleanup()
+            if isinstance(error, TimeoutError):
+                raise RouterLost(f"the router was not ready within {_READY_S:g} s") from None
+            raise
         keys = (LOCAL_CREDENTIALS.access_key, LOCAL_CREDENTIALS.secret_key)
         target = SageMakerTarget(
             "utterwire",

@@ -42,6 +42,7 @@ _ENDPOINT: Final = re.compile(
     r"(?P<leg>invocations|invocations-response-stream|invocations-bidirectional-stream)"
 )
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._]+(?:/[A-Za-z0-9\-._]+)*")
+_QUERY: Final = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:@/?]*")
 _SESSION: Final = "invocations-bidirectional-stream"
 _LEGS: Final = {
     "invocations": CLASSIC,
@@ -94,8 +95,10 @@ class Router:
     @property
     def url(self) -> str:
         """Its address; by a name, so that certificates are checked as usual."""
-        host = "localhost" if self._host in ("127.0.0.1", "0.0.0.0", "::") else self._host
-        return f"https://{host}:{self._port}"
+        host = self._host
+        if host in ("", "127.0.0.1", "0.0.0.0", "::", "::1"):
+            host = "localhost"
+        return f"https://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -165,7 +168,8 @@ class Router:
         fault = name.lower().removeprefix(_FAULTY)
         if fault == name.lower() or fault not in FAULTS:
             return self.plan
-        return self._by_name.setdefault(fault, Plan(fault, after=self.plan.after))
+        plan = Plan(fault, after=self.plan.after, times=self.plan.times)
+        return self._by_name.setdefault(fault, plan)
 
     @staticmethod
     def _refuse_by(plan: Plan) -> None:
@@ -188,6 +192,8 @@ class Router:
         if _PATH.fullmatch(path) is None:
             raise invalid_input("ModelInvocationPath is malformed: it begins with no slash")
         query = headers.get(f"{_HEADER}model-query-string")
+        if query is not None and _QUERY.fullmatch(query) is None:
+            raise invalid_input("ModelQueryString is malformed: no query has such characters")
         variant = headers.get(f"{_HEADER}target-variant", self.options.variant)
         began = time.monotonic()
         opened = await self._container.open_socket(f"/{path}" + (f"?{query}" if query else ""))
@@ -234,6 +240,9 @@ class Router:
         custom = given.get(f"{_HEADER}custom-attributes")
         if custom is not None:
             passed.append(("X-Amzn-SageMaker-Custom-Attributes", custom))
+        for name, value in passed:
+            if not value.isascii():
+                raise invalid_input(f"{name} is not of ASCII alone")
         began = time.monotonic()
         async with self._container.invoke("/invocations", passed, body) as (head, pieces):
             if head.status // 100 != 2:

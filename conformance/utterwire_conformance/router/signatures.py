@@ -28,6 +28,7 @@ _SERVICE: Final = "sagemaker"
 _MOST_SKEW: Final = timedelta(minutes=5)
 _SCOPE: Final = re.compile(r"([^/\s]+)/(\d{8})/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 _UNRESERVED: Final = "-_.~"
+_MUST_SIGN: Final = re.compile(r"host$|x-amz-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +103,22 @@ def verify_request(
     missing = [name for name in names if name not in fields]
     if missing:
         raise _incomplete(f"{missing[0]} is signed and was not sent")
-    if "host" not in names:
-        raise _incomplete("host is not signed")
+    unsigned = [name for name in ("host", *fields) if name not in names and _MUST_SIGN.match(name)]
+    if unsigned:
+        raise _incomplete(f"{unsigned[0]} is not signed")
     declared = fields.get("x-amz-content-sha256", [""])[0]
     if body is not None:
         actual = hashlib.sha256(body).hexdigest()
         if declared not in ("", "UNSIGNED-PAYLOAD", actual):
             raise _wrong("x-amz-content-sha256 is not the digest of the body")
         declared = declared or actual
+    elif declared != EVENTS:
+        raise _wrong(f"x-amz-content-sha256 is not {EVENTS}, as it is where events are signed")
     canonical = _canonical(method, target, fields, names, declared)
     to_sign = "\n".join((_ALGORITHM, timestamp, _scope(date, region), _digest(canonical.encode())))
     key = _signing_key(credentials.secret_key, date, region)
     expected = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(expected, parts["signature"]):
+    if not hmac.compare_digest(expected.encode(), parts["signature"].encode()):
         raise _wrong("check the secret key, and that nothing between changed the request")
     return Signed(access_key, date, region, expected)
 
