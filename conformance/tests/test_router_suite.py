@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from utterwire_conformance.driver import ConnectFailed, Recorder
@@ -19,6 +22,7 @@ pytest.importorskip(
 )
 
 from utterwire_conformance.driver.sagemaker import SageMakerSession
+from utterwire_conformance.router.process import RouterLost, RouterProcess
 
 MARKED = [
     row
@@ -64,6 +68,21 @@ async def test_a_few_requirements_through_the_router() -> None:
     assert not any(secret in str(e) for t in results.transcripts.values() for e in t.entries)
 
 
+async def test_a_router_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    mkdtemp = tempfile.mkdtemp
+
+    def noted(*given: Any, **named: Any) -> str:
+        made.append(Path(mkdtemp(*given, **named)))
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", noted)
+    with pytest.raises(RouterLost, match="ended at once: utterwire-router: 'ftp://x'"):
+        await RouterProcess.start("ftp://x")
+    assert made
+    assert not any(folder.exists() for folder in made)
+
+
 async def test_a_container_by_tls_is_no_container() -> None:
     target = Target(replace(endpoint_at("wss://localhost:1"), via="sagemaker"))
     with pytest.raises(LaunchFailed, match="as SageMaker does"):
@@ -77,6 +96,23 @@ async def test_nothing_at_the_place_of_sagemaker_is_told() -> None:
     recorder = Recorder(Transcript("probe"))
     claims = find_endpoint("reference").claims
     with pytest.raises(ConnectFailed, match="cannot connect"):
+        await SageMakerSession.reach(place, recorder, claims, within=5.0)
+
+
+async def test_credentials_that_cannot_be_fetched_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(
+        "[profile dev]\nregion = eu-west-1\nsso_session = one\nsso_account_id = 123456789012\n"
+        "sso_role_name = reader\n[sso-session one]\nsso_region = eu-west-1\n"
+        "sso_start_url = https://example.invalid/start\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    recorder = Recorder(Transcript("probe"))
+    claims = find_endpoint("reference").claims
+    place = SageMakerTarget("tts", profile="dev", endpoint_url="https://localhost:1")
+    with pytest.raises(ConnectFailed, match="SSO"):
         await SageMakerSession.reach(place, recorder, claims, within=5.0)
 
 

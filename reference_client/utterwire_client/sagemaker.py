@@ -362,7 +362,7 @@ def _retrieve(task: "asyncio.Task[Any]") -> None:
 def _session(address: SageMakerAddress) -> Any:
     try:
         session = boto3.Session(profile_name=address.profile, region_name=address.region)
-        if session.region_name is None:
+        if not session.region_name:
             raise RequestInvalid(f"{address} has no region: give region, or set AWS_DEFAULT_REGION")
         credentials = session.get_credentials()
         if credentials is None:

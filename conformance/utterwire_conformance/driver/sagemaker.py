@@ -395,8 +395,10 @@ class SageMakerSession(WebSocketSession):
                     self._body += event.data
                     size = event.flow_controlled_length
                     self._unacknowledged += size
-                    if size:
-                        self._http.increment_flow_control_window(size)
+                    # Not where the peer has said in the same breath that it goes.
+                    with contextlib.suppress(h2.exceptions.ProtocolError):
+                        if size:
+                            self._http.increment_flow_control_window(size)
                 case h2.events.StreamEnded():
                     self._end("end of stream")
                 case h2.events.StreamReset():
@@ -475,6 +477,6 @@ def _credentials(target: SageMakerTarget) -> tuple[str, Credentials]:
         raise ConnectFailed(f"AWS: {error}") from error
     if frozen is None:
         raise ConnectFailed("AWS: there are no credentials: run `aws configure`, or name a profile")
-    if region is None:
+    if not region:
         raise ConnectFailed("AWS: no region: give `region`, or set AWS_DEFAULT_REGION")
     return str(region), Credentials(frozen.access_key, frozen.secret_key, frozen.token)
