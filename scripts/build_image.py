@@ -54,6 +54,8 @@ LIBRARIES: Final = (
     *("libsqlite3-0", "libssl3", "libuuid1", "zlib1g"),
 )
 SIGKILL_S: Final = 30.0
+#: What SageMaker AI gives a container until `/ping` must have answered.
+START_S: Final = 480.0
 PROFILES: Final = (
     *("core", "formats", "http", "interrupt", "load", "negotiate", "sagemaker", "sse", "timing"),
 )
@@ -339,6 +341,8 @@ def running(command: Sequence[str], port: int) -> Iterator[tuple[subprocess.Pope
     process = subprocess.Popen(list(command))
     try:
         while True:
+            if time.monotonic() - began > START_S:
+                raise NotTried(f"the container was not ready within {START_S:g} s")
             if process.poll() is not None:
                 raise NotTried(f"the container ended at once, with status {process.returncode}")
             try:
@@ -363,6 +367,7 @@ def free_port() -> int:
 
 def drained(process: subprocess.Popen[bytes], port: int) -> dict[str, Any]:
     """SIGTERM in mid-speech, while a text waits: what came of both, how the process ended."""
+    from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect
 
     url = f"ws://127.0.0.1:{port}/invocations-bidirectional-stream"
@@ -374,7 +379,11 @@ def drained(process: subprocess.Popen[bytes], port: int) -> dict[str, Any]:
         for text in SPOKEN:
             session.send(json.dumps({"text": text}))
         while True:
-            message = session.recv(timeout=120)
+            try:
+                message = session.recv(timeout=120)
+            except (ConnectionClosed, TimeoutError) as error:
+                ended = f"nothing: {type(error).__name__}"
+                break
             if isinstance(message, bytes):
                 received[-1] += len(message)
                 if not told_at:
@@ -389,7 +398,12 @@ def drained(process: subprocess.Popen[bytes], port: int) -> dict[str, Any]:
             elif told["type"] in ("error", "session_closed"):
                 ended = told.get("reason") or told["code"]
                 break
-    status = process.wait(60)
+    if not told_at:
+        told_at = time.monotonic()
+        process.terminate()
+    status: int | None = None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        status = process.wait(60)
     took = time.monotonic() - told_at
     return {
         "texts": len(SPOKEN),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.sync.server import ServerConnection, serve
 
 ROOT = Path(__file__).parents[3]
 sys.path.append(str(ROOT / "scripts"))
@@ -30,6 +33,30 @@ def test_what_is_lost_when_a_server_is_told_to_stop(timeout: str, lost: bool) ->
     assert told["exit_status"] == 0
     if not lost:
         assert len(told["audio_bytes_told"]) == len(build_image.SPOKEN)
+
+
+@pytest.mark.parametrize("audio", [True, False])
+def test_a_server_that_breaks_off_has_lost_something(audio: bool) -> None:
+    def speak(session: ServerConnection) -> None:
+        session.recv()
+        session.send('{"type": "synthesis_start"}')
+        if audio:
+            session.send(b"\0\0")
+            session.recv()
+        session.socket.shutdown(socket.SHUT_RDWR)
+
+    with serve(speak, "127.0.0.1", 0, compression=None) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        told = build_image.drained(process, server.socket.getsockname()[1])
+        server.shutdown()
+        thread.join()
+        assert process.stdin is not None
+        process.stdin.close()
+    assert told["nothing_lost"] is False
+    assert told["session_closed"] == "nothing: ConnectionClosedError"
+    assert told["exit_status"] == -15
 
 
 def test_a_container_that_ends_at_once_is_one_line() -> None:

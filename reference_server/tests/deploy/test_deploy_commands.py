@@ -97,6 +97,20 @@ def test_an_update_keeps_the_instances_that_scaling_has_come_to(
     script.done()
 
 
+@pytest.mark.parametrize("state", ["ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
+def test_scaling_that_was_never_made_has_no_say(
+    state: str, script: Any, command: Callable[..., int]
+) -> None:
+    begun(script, before="CREATE_COMPLETE")
+    type_ = [{"ParameterKey": "InstanceType", "ParameterValue": "ml.g5.2xlarge"}]
+    script.stack(SCALING, state, Parameters=scaled())
+    script.stack(ENDPOINT, "CREATE_COMPLETE", Parameters=type_)
+    script.put(ENDPOINT, "CREATE_COMPLETE", expected=of_endpoint())
+    script.endpoint("InService")
+    assert command(*UP) == 0
+    script.done()
+
+
 def scaled() -> list[dict[str, str]]:
     values = {"MinInstances": "1", "MaxInstances": "4", "TargetRequests": "6"}
     return [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
@@ -300,6 +314,19 @@ def test_status_of_one_that_serves(
     ]
 
 
+@pytest.mark.parametrize("now", ["ROLLBACK_COMPLETE", None])
+def test_status_tells_of_no_scaling_that_is_not_there(
+    now: str | None, script: Any, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.stack(FOUNDATION, "CREATE_COMPLETE").stack(ENDPOINT, "UPDATE_COMPLETE")
+    script.stack(SCALING, "ROLLBACK_COMPLETE").endpoint("InService")
+    script.stack(SCALING, now, **({"Parameters": scaled()} if now else {}))
+    script.answer("logs", "describe_log_streams", {"logStreams": []})
+    assert command("status", "demo") == 0
+    script.done()
+    assert "at once each" not in capsys.readouterr().out
+
+
 def test_status_of_one_that_failed_has_its_log(
     script: Any, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -429,6 +456,19 @@ def test_down_removes_in_the_order_in_which_things_depend(
     assert command("down", "demo") == 0
     script.done()
     assert "s3://bucket: 1 objects removed" in patience.told
+    assert capsys.readouterr().out == "deployment demo is removed\n"
+
+
+def test_down_goes_on_where_the_bucket_went_before_the_rest(
+    script: Any, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.removed(SCALING, None).removed(ENDPOINT, None)
+    script.stack(FOUNDATION, "DELETE_FAILED", Outputs=OUTPUTS)
+    script.refuse("s3", "list_object_versions", "NoSuchBucket", "no such bucket")
+    script.removed(FOUNDATION, "DELETE_FAILED")
+    script.answer("logs", "delete_log_group")
+    assert command("down", "demo") == 0
+    script.done()
     assert capsys.readouterr().out == "deployment demo is removed\n"
 
 
@@ -600,6 +640,18 @@ def test_without_credentials_region_or_profile(
     told, step, _ = one_line(capsys, "status")
     assert told.startswith(problem)
     assert next_step in step
+
+
+@pytest.mark.parametrize(
+    ("region", "problem"), [("", "no AWS region is set"), ("eu_west", "region cannot be used")]
+)
+def test_a_region_that_is_none(
+    region: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["status", "demo", "--region", region]) == 1
+    told, step, _ = one_line(capsys, "status")
+    assert problem in told
+    assert "--region" in step
 
 
 def test_without_boto3_it_says_what_to_install() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import errno
 import io
 import json
 import struct
@@ -12,6 +13,7 @@ import wave
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,6 +127,19 @@ def test_speech_goes_to_stdout(runtime: Runtime, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw))
     assert cli.main(["invoke", "demo", "Hello.", "-o", "-"]) == 0
     assert raw.getvalue() == PCM
+
+
+def test_a_reader_of_stdout_that_goes_is_one_line(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Gone(io.BytesIO):
+        def flush(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    spoken(runtime)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=Gone()))
+    assert cli.main(["invoke", "demo", "Hello.", "-o", "-"]) == 1
+    assert capsys.readouterr().err.startswith("utterwire-deploy invoke: stdout: Broken pipe\n")
 
 
 def breaks_off(runtime: Runtime) -> None:

@@ -223,6 +223,7 @@ def test_a_plan_is_written_and_read(
     [
         (None, "No such file"),
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("{}", "is no result of bench: $: "),
         (json.dumps({**EIGHT, "format": 2}), "$.format: 1 was expected"),
     ],

@@ -47,7 +47,7 @@ def open_account(region: str | None, profile: str | None) -> Account:
     :raises botocore.exceptions.BotoCoreError: if there is no such profile, or no region.
     """
     session = boto3.session.Session(profile_name=profile, region_name=region)
-    if session.region_name is None:
+    if not session.region_name:
         raise NoRegionError()
     # A poll that is throttled is not worth giving up for; who sets the variable knows better.
     often = {} if "AWS_MAX_ATTEMPTS" in os.environ else {"total_max_attempts": 8}

@@ -76,6 +76,11 @@ _LOCAL: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, st
         "name one: --region eu-west-1, or AWS_REGION, or a region in the profile",
     ),
     (
+        boto.InvalidRegionError,
+        "the AWS region cannot be used: {error}",
+        "name another: --region eu-west-1, or AWS_REGION, or a region in the profile",
+    ),
+    (
         (
             *(boto.UnauthorizedSSOTokenError, boto.SSOTokenLoadError, boto.TokenRetrievalError),
             boto.CredentialRetrievalError,

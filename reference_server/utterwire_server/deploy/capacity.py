@@ -13,14 +13,12 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from utterwire_server.deploy.failure import DeployFailed
-from utterwire_server.deploy.scaling import Scaling
+from utterwire_server.deploy.scaling import CALM, Scaling, quiet
 
 __all__ = ["Goals", "plan", "read_bench"]
 
 #: Target tracking acts on three figures in a row, ten seconds each (Application Auto Scaling).
 NOTICE_S: Final = 30.0
-#: Taking an instance away must leave this share of the target at most to each that stays.
-CALM: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def read_bench(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise DeployFailed(f"{path}: {error.strerror or error}", next_step, status=2) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DeployFailed(f"{path} is not JSON: {error}", next_step, status=2) from None
     schema = json.loads(
         (resources.files("utterwire_server") / "bench.schema.json").read_text(encoding="utf-8")
@@ -108,9 +106,9 @@ def plan(bench: Mapping[str, Any], goals: Goals) -> tuple[Scaling, list[str]]:
     )
     target = _target(carried, goals, lead_s, how)
     most = _most(target, goals, how)
-    quiet = max(1, math.floor(CALM * target * goals.least / (goals.least + 1)))
+    below = quiet(target, goals.least)
     how.append(
-        f"an instance is taken away below {quiet} at once each: of {goals.least + 1} instances the"
+        f"an instance is taken away below {below} at once each: of {goals.least + 1} instances the"
         f" other {goals.least} then have {CALM:.0%} of the target at most"
     )
     cooldown = math.ceil(start_s / 10) * 10
@@ -123,7 +121,7 @@ def plan(bench: Mapping[str, Any], goals: Goals) -> tuple[Scaling, list[str]]:
         min_instances=goals.least,
         max_instances=most,
         target_requests=target,
-        scale_in_requests=quiet,
+        scale_in_requests=below,
         scale_out_cooldown_s=cooldown,
         scale_in_cooldown_s=calm,
         scale_in_minutes=min(1_440, math.ceil(calm / 60)),

@@ -273,7 +273,7 @@ def _wanted(values: argparse.Namespace) -> Wanted:
 
 def _scaling(values: argparse.Namespace) -> Scaling | None:
     """What ``scale`` was given; None for none at all."""
-    from utterwire_server.deploy.scaling import Scaling, read_scaling
+    from utterwire_server.deploy.scaling import Scaling, quiet, read_scaling
 
     by_hand = any(value is not None for value in (values.min, values.max, values.target))
     if values.off + (values.plan is not None) + by_hand != 1:
@@ -295,8 +295,7 @@ def _scaling(values: argparse.Namespace) -> Scaling | None:
         min_instances=least,
         max_instances=values.max,
         target_requests=values.target,
-        # As `plan` has it: who stays must not be full at once.
-        scale_in_requests=max(1, int(0.8 * values.target * least / (least + 1))),
+        scale_in_requests=quiet(values.target, least),
     )
 
 

@@ -177,8 +177,8 @@ def status(account: Account, watch: Watch, deployment: Deployment) -> tuple[bool
     if endpoint is not None:
         lines += [f"image {endpoint.image}"] if endpoint.image else []
     lines += [f"stack {name}: {state or 'not there'}" for name, state in states.items()]
-    if states[deployment.scaling] is not None:
-        scaled = stacks[deployment.scaling].parameters()
+    scaled = stacks[deployment.scaling].parameters() if states[deployment.scaling] else {}
+    if scaled:
         lines.append(
             f"scaling: {scaled['MinInstances']} to {scaled['MaxInstances']} instances,"
             f" {scaled['TargetRequests']} at once each"

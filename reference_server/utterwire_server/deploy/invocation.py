@@ -128,12 +128,11 @@ def write_audio(audio: bytes, out: Path | BinaryIO, format: str | None) -> None:
 
     :raises DeployFailed: if it cannot be written.
     """
-    if not isinstance(out, Path):
-        out.write(audio)
-        out.flush()
-        return
     try:
-        if format is None and out.suffix.lower() == ".wav":
+        if not isinstance(out, Path):
+            out.write(audio)
+            out.flush()
+        elif format is None and out.suffix.lower() == ".wav":
             with wave.open(str(out), "wb") as file:
                 file.setnchannels(1)
                 file.setsampwidth(2)
@@ -142,6 +141,7 @@ def write_audio(audio: bytes, out: Path | BinaryIO, format: str | None) -> None:
         else:
             out.write_bytes(audio)
     except OSError as error:
+        where = out if isinstance(out, Path) else "stdout"
         raise DeployFailed(
-            f"{out}: {error.strerror or error}", "give another file with --output"
+            f"{where}: {error.strerror or error}", "give another file with --output"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any, Final
 from utterwire_server.deploy.deployment import Deployment
 from utterwire_server.deploy.failure import DeployFailed
 
-__all__ = ["FORMAT", "Scaling", "read_scaling"]
+__all__ = ["CALM", "FORMAT", "Scaling", "quiet", "read_scaling"]
 
 #: Of the file that `plan --json` writes.
 FORMAT: Final = 1
+#: Taking an instance away must leave this share of the target at most to each that stays.
+CALM: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,15 @@ class Scaling:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
+def quiet(target: int, least: int) -> int:
+    """Sessions and requests at once, each, below which an instance is taken away.
+
+    :param target: that each instance is to have.
+    :param least: instances that there always are: those that stay, where one more was there.
+    """
+    return max(1, math.floor(CALM * target * least / (least + 1)))
+
+
 def read_scaling(path: Path) -> Scaling:
     """What `plan --json` wrote.
 
@@ -90,7 +102,7 @@ def read_scaling(path: Path) -> Scaling:
         return Scaling(**data["scaling"])
     except OSError as error:
         problem = error.strerror or str(error)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         problem = f"{type(error).__name__}: {error}"
     raise DeployFailed(
         f"{path} is no plan: {problem}",

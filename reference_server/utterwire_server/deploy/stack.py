@@ -20,6 +20,8 @@ __all__ = ["Stack"]
 _REMAINS: Final = frozenset(
     {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"}
 )
+#: States of a stack that has no resources: only planned, or taken back when it was to be created.
+_NEVER_MADE: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE"})
 _NO_CHANGES: Final = ("didn't contain changes", "No updates are to be performed")
 
 
@@ -50,8 +52,10 @@ class Stack:
         return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
 
     def parameters(self) -> dict[str, str]:
-        """Its parameters by name; none where it is not there."""
+        """Its parameters by name; none where it is not there, or was never made."""
         found = self.describe() or {}
+        if found.get("StackStatus") in _NEVER_MADE:
+            return {}
         return {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", [])}
 
     def put(self, template: Template, parameters: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
 from utterwire_server.deploy.account import Account
+from utterwire_server.deploy.aws_error import code_of
 from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.deploy.watch import Watch
 
@@ -81,11 +82,13 @@ def sync_weights(account: Account, watch: Watch, bucket: str, folder: Path) -> s
 def empty_bucket(account: Account, watch: Watch, bucket: str) -> None:
     """Remove everything that is in a bucket, which can be deleted only then.
 
+    One that is gone, by an earlier try or by hand, holds nothing up.
+
     :raises DeployFailed: if something cannot be removed.
     """
     s3 = account.client("s3")
     removed = 0
-    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+    for page in _versions(s3, bucket):
         found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
         if not found:
             continue
@@ -98,6 +101,14 @@ def empty_bucket(account: Account, watch: Watch, bucket: str) -> None:
             )
         removed += len(keys)
     watch.say(f"s3://{bucket}: {removed} objects removed")
+
+
+def _versions(s3: Any, bucket: str) -> Iterator[dict[str, Any]]:
+    try:
+        yield from s3.get_paginator("list_object_versions").paginate(Bucket=bucket)
+    except ClientError as error:
+        if code_of(error) != "NoSuchBucket":
+            raise
 
 
 def _objects(s3: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
