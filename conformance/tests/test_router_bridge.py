@@ -18,7 +18,7 @@ from utterwire_conformance.router.container import ContainerSocket
 from utterwire_conformance.router.event_stream import Deframer, part
 from utterwire_conformance.router.faults import Plan
 from utterwire_conformance.router.options import Options
-from utterwire_conformance.wire import Frame, FrameDecoder, Opcode, encode
+from utterwire_conformance.wire import Frame, FrameDecoder, Opcode, close_payload, encode
 
 _WITHIN_S = 20.0
 
@@ -49,6 +49,7 @@ class _Writer:
         pass
 
     def opcodes(self) -> list[int]:
+        """Of the frames that were sent."""
         return [frame.opcode for frame in FrameDecoder().feed(self.written)]
 
 
@@ -105,6 +106,26 @@ async def test_a_container_that_takes_nothing_is_given_up() -> None:
     (message,) = Deframer().feed(call.taken)
     assert message.text(":exception-type") == "InternalStreamFailure"
     assert writer.opcodes() == [Opcode.BINARY, Opcode.PING, Opcode.PING]
+
+
+async def test_pongs_keep_a_stream() -> None:
+    call, reader = _Call(), asyncio.StreamReader()
+    call.taking.set()
+
+    class Alive(_Writer):
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            (frame,) = FrameDecoder().feed(data)
+            if frame.opcode == Opcode.PING:
+                last = self.opcodes().count(Opcode.PING) == 10
+                answer = Frame(Opcode.CLOSE, close_payload(1000)) if last else Frame(Opcode.PONG)
+                reader.feed_data(encode(answer))
+
+    options = Options(ping_interval_s=0.001, missed_pongs=2)
+    async with asyncio.timeout(_WITHIN_S):
+        await _bridge(call, Alive(), reader, options).run()
+    (message,) = Deframer().feed(call.taken)
+    assert message.text(":exception-type") == "ModelStreamError"
 
 
 async def test_it_has_its_time_and_no_more_when_the_caller_ends_the_input() -> None:

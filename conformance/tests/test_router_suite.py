@@ -97,6 +97,11 @@ async def test_nothing_at_the_place_of_sagemaker_is_told() -> None:
     claims = find_endpoint("reference").claims
     with pytest.raises(ConnectFailed, match="cannot connect"):
         await SageMakerSession.reach(place, recorder, claims, within=5.0)
+    for url in ("https://[", "https://localhost:x"):
+        with pytest.raises(ConnectFailed, match="endpoint_url"):
+            await SageMakerSession.reach(
+                replace(place, endpoint_url=url), recorder, claims, within=5.0
+            )
 
 
 async def test_credentials_that_cannot_be_fetched_are_told(

@@ -114,7 +114,10 @@ class SageMakerSession(WebSocketSession):
         """
         region, credentials = await asyncio.to_thread(_credentials, target)
         url = target.endpoint_url or f"https://runtime.sagemaker.{region}.amazonaws.com:{_PORT}"
-        address = Address.of(url)
+        try:
+            address = Address.of(url)
+        except ValueError as error:
+            raise ConnectFailed(f"endpoint_url {url}: {error}") from error
         session = recorder.next_session()
         dialogue = Dialogue(claims, recorder.transcript.scenario, session)
         context = tls_context(target.ca_file)

@@ -300,7 +300,7 @@ def _greeting(router: Router, ca_file: Path, container: str) -> list[str]:
 
 
 def _log(line: str) -> None:
-    print(printable(line), flush=True)
+    show([printable(line)])
 
 
 def _complain(text: str) -> int:

@@ -312,7 +312,7 @@ class Router:
             raise CallFailed("UnknownOperationException", 400, "only DescribeEndpoint is here")
         try:
             name = str(json.loads(body)["EndpointName"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise invalid_input("EndpointName is missing") from None
         plan = self._plan(name)
         refusal = next(

@@ -140,6 +140,14 @@ def test_images_that_cannot_be_pushed(
     assert next_step in failed.value.next_step
 
 
+def test_the_image_for_gpus_is_built_with_its_engine() -> None:
+    answers = {"docker version": (0, "", ""), "docker image": (1, "", "")}
+    with pytest.raises(DeployFailed) as failed:
+        find_tool("utterwire-server:cuda", Machine(answers).tools("docker"))
+    words = "--build-arg ENGINE=kokoro-torch -t utterwire-server:cuda ."
+    assert words in failed.value.next_step
+
+
 def test_docker_signs_in_and_out_and_its_settings_stay_the_persons_own() -> None:
     machine = Machine({"docker": (0, "", "")})
     machine.tools("docker")[0].push("x", "registry.example:5000/x:1", LOGIN)

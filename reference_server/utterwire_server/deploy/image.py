@@ -177,9 +177,10 @@ def find_tool(name: str, tools: Sequence[Tool] | None = None) -> tuple[Tool, Ima
         if image is not None:
             _check(image)
             return tool, image
+    engine = "--build-arg ENGINE=kokoro-torch " if name.endswith(":cuda") else ""
     raise DeployFailed(
         f"image {name} is missing: {', '.join(tool.name for tool in working)} does not have it",
-        f"build it: {working[0].name} build -f reference_server/Dockerfile -t {name} ."
+        f"build it: {working[0].name} build -f reference_server/Dockerfile {engine}-t {name} ."
         " (DEPLOY.md), or name another with --image",
     )
 
