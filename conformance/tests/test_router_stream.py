@@ -556,6 +556,17 @@ async def test_unsigned_events_are_refused_where_signatures_are_checked(
         await raw.close()
 
 
+async def test_a_method_without_a_path_is_answered(authority: ssl.SSLContext) -> None:
+    async with routed(authority) as (router, _):
+        raw = await Raw.open(router)
+        stream = raw.http.get_next_available_stream_id()
+        raw.http.config.validate_outbound_headers = False
+        raw.http.send_headers(stream, [(":method", "CONNECT"), (":authority", "x")])
+        raw.flush()
+        assert _status(await raw.events()) == 404
+        await raw.close()
+
+
 async def test_input_that_just_ends_is_an_end(authority: ssl.SSLContext) -> None:
     async with routed(authority, options=Options(accept_s=5.0)) as (router, lines):
         raw = await Raw.open(router)

@@ -144,7 +144,8 @@ class Http2Connection:
         if not any(name == "host" for name, _ in headers):
             headers.append(("host", pseudo.get(":authority", "")))
         stream = event.stream_id
-        call = _Http2Call(self, stream, pseudo[":method"], pseudo[":path"], headers)
+        # CONNECT has no path.
+        call = _Http2Call(self, stream, pseudo[":method"], pseudo.get(":path", ""), headers)
         self._calls[stream] = call
         task = asyncio.create_task(self._answer(call), name=f"router-stream-{stream}")
         self._tasks.add(task)
