@@ -17,6 +17,7 @@ __all__ = [
     "SEND_S",
     "Address",
     "ConnectFailed",
+    "connect_with_buffer",
     "open_stream",
     "tls_context",
 ]
@@ -93,7 +94,7 @@ async def open_stream(
         async with asyncio.timeout(within):
             if receive_buffer is None:
                 return await asyncio.open_connection(address.host, address.port, **options)
-            sock = await _connect_with_buffer(address, receive_buffer)
+            sock = await connect_with_buffer(address.host, address.port, receive_buffer)
             return await asyncio.open_connection(sock=sock, limit=receive_buffer, **options)
     except TimeoutError as error:
         raise ConnectFailed(f"{_place(address)}: no answer within {within:g} s") from error
@@ -112,11 +113,18 @@ def _place(address: Address) -> str:
     return f"{address.host}:{address.port}"
 
 
-async def _connect_with_buffer(address: Address, receive_buffer: int) -> socket.socket:
-    """A connected socket whose receive buffer was set before the window was agreed."""
+async def connect_with_buffer(host: str, port: int, receive_buffer: int) -> socket.socket:
+    """A connected socket with a receive buffer of so many bytes.
+
+    It is set before the connection is made, and the window agreed: shrunk later, it stalls the
+    sender.
+
+    Raises:
+        OSError: there is no connection.
+    """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    failure: OSError = ConnectFailed(f"{_place(address)}: the name has no address")
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = ConnectFailed(f"{host}:{port}: the name has no address")
     for family, kind, protocol, _, place in found:
         sock = socket.socket(family, kind, protocol)
         try:

@@ -345,7 +345,7 @@ class SageMakerSession(WebSocketSession):
             self._writer.write(data)
 
     async def _read_on(self) -> None:
-        reason = None
+        reason: str | None = None
         try:
             self._catch_up()
             while not self._over:
@@ -357,11 +357,8 @@ class SageMakerSession(WebSocketSession):
                     reason = "the connection ended"
                     break
                 self._received += len(data)
-                if self._received > self.most_bytes:
-                    reason = f"more than {self.most_bytes} bytes came; the suite reads no further"
-                    break
-                if self._frames > self.most_frames:
-                    reason = f"more than {self.most_frames} frames came; the suite reads no further"
+                reason = self._too_much()
+                if reason is not None:
                     break
                 self._take(data)
                 self._catch_up()

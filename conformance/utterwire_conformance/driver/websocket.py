@@ -436,11 +436,8 @@ class WebSocketSession:
                 if not data:
                     break
                 self._received += len(data)
-                if self._received > self.most_bytes:
-                    reason = f"more than {self.most_bytes} bytes came; the suite reads no further"
-                    break
-                if self._frames > self.most_frames:
-                    reason = f"more than {self.most_frames} frames came; the suite reads no further"
+                if (too_much := self._too_much()) is not None:
+                    reason = too_much
                     break
                 self._feed(data)
                 await self._answer()
@@ -454,6 +451,14 @@ class WebSocketSession:
             self.note("ended in a frame: yes")
         self._record("in", "eof", reason=reason)
         self._notify()
+
+    def _too_much(self) -> str | None:
+        """Why the suite reads no further, or None."""
+        if self._received > self.most_bytes:
+            return f"more than {self.most_bytes} bytes came; the suite reads no further"
+        if self._frames > self.most_frames:
+            return f"more than {self.most_frames} frames came; the suite reads no further"
+        return None
 
     def _feed(self, data: bytes) -> None:
         frames = self._decoder.feed(data)

@@ -6,8 +6,6 @@ import asyncio
 import base64
 import contextlib
 import os
-import socket
-import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from utterwire_conformance.driver.connection import connect_with_buffer
 from utterwire_conformance.wire import (
     Frame,
     FrameDecoder,
@@ -31,6 +30,8 @@ from .promptness import acknowledge_at_once
 __all__ = ["Container", "ContainerSocket", "HttpAnswer"]
 
 _READ: Final = 65_536
+# A caller who reads nothing is to hold up the container, as the kernel's own buffer would not: it
+# grows to megabytes, which is minutes of speech.
 _RECEIVE_BUFFER: Final = 131_072
 _HANDSHAKE_HEADERS: Final = 65_536
 
@@ -81,7 +82,8 @@ class Container:
         """
         try:
             async with asyncio.timeout(self.accept_s):
-                reader, writer = await _connect(self.host, self.port)
+                sock = await connect_with_buffer(self.host, self.port, _RECEIVE_BUFFER)
+                reader, writer = await asyncio.open_connection(sock=sock)
                 try:
                     early = await _shake_hands(reader, writer, self.authority, path, headers)
                 except BaseException:
@@ -243,34 +245,6 @@ async def _shake_hands(
     return early
 
 
-async def _connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect, with a receive buffer that stays as it is.
-
-    A caller who reads nothing is to hold up the container, as the kernel's own buffer would not: it
-    grows to megabytes, which is minutes of speech. It has to be set before the connection is made:
-    shrunk later, it stalls the sender.
-    """
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    failure: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, place in found:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, place)
-        except OSError as error:
-            failure = error
-            sock.close()
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return await asyncio.open_connection(sock=sock)
-    raise failure
-
-
 async def _head(http: h11.Connection, reader: asyncio.StreamReader) -> HttpAnswer:
     while True:
         event = http.next_event()
@@ -305,8 +279,6 @@ async def _body(http: h11.Connection, reader: asyncio.StreamReader) -> AsyncIter
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return str(error.reason)
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     return str(error)
