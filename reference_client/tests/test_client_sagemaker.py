@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -263,6 +264,38 @@ async def test_a_body_that_is_cut_off_is_told(url: str, fault: str) -> None:
     with pytest.raises(SessionLost, match="cut off"):
         async for _ in http_utterance(faulty, "A text that is long enough. " * 20):
             pass
+
+
+async def test_an_answer_that_nobody_waits_for_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answered, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Body:
+        def close(self) -> None:
+            closed.set()
+
+    class Api:
+        def invoke_endpoint_with_response_stream(self, **_: Any) -> dict[str, Any]:
+            asked.set()
+            answered.wait(_READY_S)
+            return {"Body": Body()}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(sagemaker, "_session", lambda address: None)
+    monkeypatch.setattr(sagemaker, "_check_in_service", lambda session, address: None)
+    monkeypatch.setattr(sagemaker, "_api", lambda *_, **__: Api())
+    waiting = asyncio.create_task(
+        sagemaker.invoke(SageMakerAddress("tts"), b"", accept="*/*", deadline_s=1.0)
+    )
+    await asyncio.to_thread(asked.wait, _READY_S)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    answered.set()
+    assert await asyncio.to_thread(closed.wait, _READY_S)
 
 
 async def test_describe(url: str) -> None:

@@ -484,8 +484,12 @@ class Invocation:
 
     async def aclose(self) -> None:
         """Give the answer up, or be done with it."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """The same, for who cannot wait."""
         with contextlib.suppress(Exception):
-            await asyncio.to_thread(self._body.close)
+            self._body.close()
         self._api.close()
 
 
@@ -518,7 +522,18 @@ async def invoke(
             raise _refused(exc, address) from exc
         return Invocation(api, answer)
 
-    return await asyncio.to_thread(ask)
+    asking = asyncio.ensure_future(asyncio.to_thread(ask))
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        # A thread cannot be stopped: what it gets nobody wants any more.
+        asking.add_done_callback(_give_up)
+        raise
+
+
+def _give_up(asking: "asyncio.Future[Invocation]") -> None:
+    if not asking.cancelled() and asking.exception() is None:
+        asking.result().close()
 
 
 # --- what went wrong ------------------------------------------------------------------------------
