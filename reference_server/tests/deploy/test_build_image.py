@@ -18,20 +18,21 @@ sys.path.append(str(ROOT / "scripts"))
 import build_image  # noqa: E402
 
 
-@pytest.mark.parametrize(("timeout", "lost"), [("20", False), ("0", True)])
-def test_what_is_lost_when_a_server_is_told_to_stop(timeout: str, lost: bool) -> None:
+# Slow enough that it still speaks when it is told, however late that is on a busy machine.
+@pytest.mark.parametrize(("timeout", "rtf", "lost"), [("20", "0.1", False), ("0", "1", True)])
+def test_what_is_lost_when_a_server_is_told_to_stop(timeout: str, rtf: str, lost: bool) -> None:
     port = build_image.free_port()
     command = [
         *(sys.executable, "-m", "utterwire_server", "serve", "--engine", "tone"),
-        *("--rtf", "0.1", "--port", str(port), "--shutdown-timeout", timeout),
+        *("--rtf", rtf, "--port", str(port), "--shutdown-timeout", timeout),
     ]
     with build_image.running(command, port) as (process, ready_s):
         assert ready_s > 0
         told = build_image.drained(process, port)
     assert told["nothing_lost"] is not lost
-    assert told["session_closed"] == ("going_away" if not lost else told["session_closed"])
     assert told["exit_status"] == 0
     if not lost:
+        assert told["session_closed"] == "going_away"
         assert len(told["audio_bytes_told"]) == len(build_image.SPOKEN)
 
 
