@@ -604,6 +604,14 @@ def test_mistakes_in_arguments_are_one_line(
     assert len(shown.splitlines()) <= 2
 
 
+def test_a_plan_that_is_nested_too_deeply_is_one_line(
+    command: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_text("[" * 100_000)
+    assert command("scale", "demo", "--plan", str(tmp_path / "plan.json")) == 2
+    assert "is no plan: RecursionError" in one_line(capsys, "scale")[0]
+
+
 def test_another_region_than_the_image(
     command: Callable[..., int], script: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
