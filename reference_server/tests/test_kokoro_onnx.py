@@ -211,8 +211,10 @@ def test_only_silence_is_cut_off(
     loud = np.flatnonzero(np.abs(whole) > SILENCE)
     heard = np.flatnonzero(np.abs(samples) > SILENCE)
     assert abs((loud[-1] - loud[0]) - (heard[-1] - heard[0])) <= 1_200
-    assert heard[0] <= round(LEAD_S * 24_000)
-    assert samples.size - heard[-1] <= round((END_S + 0.025) * 24_000) + 1
+    # More silence is kept only where marks say that a word is being spoken.
+    first, last = round(words[0].start_s * 24_000), round(words[-1].end_s * 24_000)
+    assert heard[0] <= round(LEAD_S * 24_000) or first == 0
+    assert samples.size - heard[-1] <= round((END_S + 0.025) * 24_000) + 1 or last == samples.size
 
 
 @pytest.fixture
