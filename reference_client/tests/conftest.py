@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("utterwire-client", deadline=None)
+settings.load_profile("utterwire-client")
 
 
 class Peer:

@@ -309,6 +309,12 @@ class TestUnspeakable:
     def test_it_joins_its_neighbour(self, text: str, pieces: list[str]) -> None:
         assert cut(text) == pieces
 
+    @pytest.mark.parametrize("unit", [" \t", " ", "\n ", "• ", "'\"", "🎉"])
+    def test_a_long_run_is_gone_through_once(self, unit: str) -> None:
+        # Where each of its characters is looked from to its end, this takes minutes.
+        text = "One." + unit * (60_000 // len(unit)) + "Two."
+        assert "".join(cut(text)) == text
+
     def test_a_long_run_is_kept_but_not_without_end(self) -> None:
         assert [len(piece) for piece in cut("." * 60_000, 60_000)] == [60_000]
         chunker = IncrementalSentenceChunker()

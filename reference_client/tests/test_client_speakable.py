@@ -90,6 +90,7 @@ CASES = {
         ('<a href="https://example.com" target=_blank>here</a>', "here"),
         ("Hello <!-- not\nheard -->world", "Hello world"),
         ("<script>let a = 1;</script>Hello<style>b {}</style>", "Hello"),
+        ("<?a?>Hello<SCRIPT>b</Script > you<!---->", "Hello you"),
         ("<details open><summary>More</summary>Text</details>", "More\nText"),
     ],
     "emoji": [
@@ -99,6 +100,10 @@ CASES = {
         ("👩‍👩‍👧 🇩🇪 ✅ ❤️ ▶️ ↔️ ok", "ok"),
         ("1️⃣ first ©️", "1 first ©"),
         ("क्‍ष and می‌خواهم", "क्‍ष and می‌خواهم"),
+    ],
+    "in the middle of a line": [
+        ("It is so[^1]: it has to be.", "It is so: it has to be."),
+        ("Take exit 5. [x] is there.", "Take exit 5. [x] is there."),
     ],
     "nothing": [("", ""), ("...", ""), ("***", ""), ("\ud800\u200b", ""), ("()", "")],
 }  # fmt: skip
@@ -178,3 +183,11 @@ def test_any_text_gives_text_that_can_be_sent(text: str) -> None:
 def test_plain_text_stays_as_it_is(words: list[str]) -> None:
     text = "so " + " ".join(words)
     assert speakable(text) == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["🎉", "🎉 ", "[", "[^", "<!--", "<?", "<script>", "http://", "【", "](", "`"]
+)
+def test_a_long_run_of_marks_is_gone_through_once(unit: str) -> None:
+    # Where each mark is looked from to the end of the run, this takes minutes.
+    assert speakable("Hello. " + unit * 60_000 + " ! Bye").startswith("Hello.")

@@ -62,7 +62,9 @@ _CONTINUING: Final = ",;:=<+/&|%，、；："
 _LONG_LINE: Final = 60
 
 LINE_BREAK: Final = re.compile(rf"\r\n|[{_NEWLINES}]")
-_LINE_END: Final = re.compile(rf"[ \t]*(?:\r\n|[{_NEWLINES}])(?:[ \t]*(?:\r\n|[{_NEWLINES}]))*")
+_LINE_END: Final = re.compile(
+    rf"(?<![ \t])[ \t]*+(?:\r\n|[{_NEWLINES}])(?:[ \t]*(?:\r\n|[{_NEWLINES}]))*"
+)
 _STOP: Final = re.compile(f"[{re.escape(_STOPS)}]")
 #: Dots may stand apart: "and so on . . .".
 _STOP_RUN: Final = re.compile(
@@ -70,7 +72,7 @@ _STOP_RUN: Final = re.compile(
     rf"(?:[{re.escape(_STOPS)}]|[ \u00a0]\.(?=[\s.{re.escape(_RIGHT + _EITHER)}]|\Z))*"
 )
 _TELLING: Final = re.compile(f"[{re.escape(_STOPS + _NEWLINES + _BULLETS)});\u037e]")
-_BULLET: Final = re.compile(rf"(?:\A|(?<=\s))\s*[{_BULLETS}]")
+_BULLET: Final = re.compile(rf"(?:\A|(?<=\S\s))\s*+[{_BULLETS}]")
 
 _LINE_MARKER: Final = re.compile(rf"\s*(?:[-+*–—]\s|[{_BULLETS}#>|]|\*\*|__|```|~~~)")
 _NUMBER_MARKER: Final = re.compile(r"\s*[*_]{0,2}[(\[]?(?:\d{1,3}|[A-Za-z])[.)]")
@@ -542,7 +544,7 @@ def _closed(body: str, gap: str, at: int) -> int:
     while at < len(gap):
         char, following = gap[at], gap[at + 1 : at + 2]
         if char in _EITHER:
-            run = len(gap[at:]) - len(gap[at:].lstrip(char))
+            run = _past(gap, at, char.__eq__) - at
             following = gap[at + run : at + run + 1]
             ends = following.isspace() or (following and following in _RIGHT + _EITHER + _STOPS)
             # Before a word it closes what is open, or opens something.
@@ -550,7 +552,7 @@ def _closed(body: str, gap: str, at: int) -> int:
                 break
             at += run - 1
         elif char.isspace():
-            ahead = len(gap) - len(gap[at:].lstrip())
+            ahead = _past(gap, at, str.isspace)
             emoticon = _EMOTICON.match(gap, ahead)
             if emoticon is not None:
                 at = emoticon.end()
@@ -563,6 +565,13 @@ def _closed(body: str, gap: str, at: int) -> int:
                 break
         elif not (char in _RIGHT or char in _STOPS or _is_symbol(char)):
             break
+        at += 1
+    return at
+
+
+def _past(text: str, at: int, belongs: Callable[[str], bool]) -> int:
+    """The end of the run of such characters that begins at ``at``."""
+    while at < len(text) and belongs(text[at]):
         at += 1
     return at
 

@@ -21,12 +21,12 @@ _QUOTE: Final = re.compile(r"(?:[ \t]*>)+[ \t]?")
 _HEADING: Final = re.compile(r"[ \t]*#{1,6}(?:[ \t]+|\s*\Z)")
 _HEADING_END: Final = re.compile(r"[ \t]+#+\s*\Z")
 _BULLET: Final = re.compile(r"\s*[-*+•⁃‣◦▪●·][ \t]+(?:\[[ xX]\][ \t]+)?")
-_NUMBERED_TASK: Final = re.compile(r"(\s*\d{1,3}[.)][ \t]+)\[[ xX]\][ \t]+")
+_NUMBERED_TASK: Final = re.compile(r"\A(\s*\d{1,3}[.)][ \t]+)\[[ xX]\][ \t]+")
 _TARGET_LABEL: Final = r"\s*\[(?!\^)[^\]\n]+\]:"
 _LABEL_ALONE: Final = re.compile(rf"{_TARGET_LABEL}\s*\Z")
 _LABELLED: Final = r"\s*(?:<[^>\n]*>|[^\s/#]*[/#]\S*)(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^)\n]*\)))?"
 _TARGET_LINE: Final = re.compile(rf"{_TARGET_LABEL}{_LABELLED}\s*\Z")
-_FOOTNOTE_LINE: Final = re.compile(r"\s*\[\^[^\]\n]+\]:[ \t]*")
+_FOOTNOTE_LINE: Final = re.compile(r"\A\s*\[\^[^\]\n]+\]:[ \t]*")
 
 #: What no voice can say and no UTF-8 can carry, and the characters that stand for what is done.
 _DROPPED: Final = re.compile(
@@ -36,9 +36,17 @@ _DROPPED: Final = re.compile(
 _FIRST_DONE: Final = 0xF0000
 _DONE: Final = re.compile("[\U000f0000-\U0010ffff]")
 _EXACT: Final = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
-_COMMENT: Final = re.compile(r"<!--.*?-->|<\?.*?\?>", re.DOTALL)
-_UNSEEN: Final = re.compile(r"<(script|style)\b[^>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
-_CITATION: Final = re.compile(r"[ \t]*【[^】\n]*†[^】\n]*】|[ \t]*\[\^[^\]\n]+\]")
+#: What opens and what closes a stretch that is not seen.
+_UNSEEN: Final = tuple(
+    (re.compile(opening, re.IGNORECASE), re.compile(closing, re.IGNORECASE))
+    for opening, closing in (
+        (r"<!--", r"-->"),
+        (r"<\?", r"\?>"),
+        (r"<script\b[^<>]*>", r"</script\s*>"),
+        (r"<style\b[^<>]*>", r"</style\s*>"),
+    )
+)
+_CITATION: Final = re.compile(r"[ \t]*【[^【】†\n]*†[^【】\n]*】|[ \t]*\[\^[^\[\]\n]+\]")
 _URL: Final = r"[^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*"
 _TARGET: Final = rf"\([ \t]*(?:<[^>\n]*>|{_URL})(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?\s*\)"
 _LABEL: Final = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"
@@ -46,8 +54,9 @@ _LINK: Final = re.compile(rf"!?{_LABEL}{_TARGET}|(?<![\w)\]])!?{_LABEL}\[[^\[\]\
 _LINK_END: Final = re.compile(rf"\]{_TARGET}")
 _OPEN_TARGET: Final = re.compile(r"(?:!?\[([^\[\]]*))?\]\([^\s()]*(?:\s+[\"'][^\"']*)?\Z")
 _MANY_SPACES: Final = re.compile(r"[ \t]{9,}")
-_IN_URL: Final = re.compile(r"\b(?:https?|ftp)://[^\s<>\"]*[^\s<>\".!?,;:)\]]\Z")
-_OPEN_LABEL: Final = re.compile(r"!?\[(?=[^\]]*\Z)")
+_NOT_IN_URL: Final = re.compile(r"[\s<>\"]")
+_URL_BEGIN: Final = re.compile(r"\b(?:https?|ftp)://(?=.)", re.DOTALL)
+_OPEN_LABEL: Final = re.compile(r"!?\[")
 _REST_OF_TARGET: Final = re.compile(rf"{_URL}(?:\s+\"[^\"]*\")?\s*\)")
 _AUTOLINK: Final = re.compile(r"<((?:https?|ftp)://[^\s<>]+|mailto:[^\s<>]+|[^\s<>@]+@[^\s<>@]+)>")
 _BARE_URL: Final = re.compile(
@@ -92,8 +101,7 @@ _EMOJI: Final = (
     "\U0001f000-\U0001faff]|[\u2194-\u21aa]\ufe0f)"
     "[\ufe0e\ufe0f\u20e3\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"
 )
-_EMOJI_AT_END: Final = re.compile(rf"(?:[ \t]*{_EMOJI})+[ \t]*(?=[.,;:!?…)\]\n]|\Z)")
-_EMOJI_ANYWHERE: Final = re.compile(rf"(?:{_EMOJI})+")
+_EMOJI_RUN: Final = re.compile(rf"(?:[ \t]*{_EMOJI})++[ \t]*")
 _MODIFIER: Final = re.compile("[\ufe0e\ufe0f\u20e3]")
 _EMPTY_BRACKETS: Final = re.compile(r"\(\s*\)|\[\s*\]")
 
@@ -147,7 +155,7 @@ def speakable(piece: str, state: SpeakableState | None = None) -> str:
     text = _EXACT.sub(lambda match: keep(match[1] or " ".join(match[3].split())), text)
     text = _inline(text, state, keep)
     text = _emphasis(_STRUCK.sub(r"\2", text.replace("`", "")))
-    text = _MODIFIER.sub("", _EMOJI_ANYWHERE.sub(" ", _EMOJI_AT_END.sub("", text)))
+    text = _MODIFIER.sub("", _EMOJI_RUN.sub(_gap_of_emoji, text))
     text = _EMPTY_BRACKETS.sub("", _DONE.sub(restored, text))
     lines = [" ".join(line.split()) for line in text.split("\n")]
     text = "\n".join(line for line in lines if line)
@@ -241,7 +249,7 @@ def _unmarked(line: str) -> tuple[str, bool]:
         return _HEADING_END.sub("\n", plain[heading.end() :]) + "\n", True
     while bullet := _BULLET.match(plain):
         plain = plain[bullet.end() :]
-    plain = _FOOTNOTE_LINE.sub("", _NUMBERED_TASK.sub(r"\1", plain, count=1), count=1)
+    plain = _FOOTNOTE_LINE.sub("", _NUMBERED_TASK.sub(r"\1", plain))
     numbered = re.match(r"\s*[*_]{0,2}(?:\d{1,3}|[A-Za-z])[.)]\s", plain)
     return plain, plain != line or numbered is not None
 
@@ -263,9 +271,31 @@ def _cells(line: str) -> str:
     return spoken
 
 
+def _gap_of_emoji(run: re.Match[str]) -> str:
+    """What stays of a run of emoji: nothing before what closes, else a space."""
+    after = run.string[run.end() : run.end() + 1]
+    return "" if not after or after in ".,;:!?…)]\n" else " "
+
+
+def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str:
+    """``text`` without the stretches between the two, as far as they are closed."""
+    kept, at = [], 0
+    while (begin := opening.search(text, at)) and (end := closing.search(text, begin.end())):
+        kept.append(text[at : begin.start()])
+        at = end.end()
+    return "".join(kept) + text[at:]
+
+
+def _ends_in_url(text: str) -> bool:
+    """Whether the last word is an address that may go on in the next piece."""
+    word = _NOT_IN_URL.split(text)[-1]
+    return word[-1:] not in (*".!?,;:)]", "") and _URL_BEGIN.search(word) is not None
+
+
 def _inline(text: str, state: SpeakableState, keep: Callable[[str], str]) -> str:
     """``text`` without links' targets, tags, comments, citations and entities."""
-    text = _UNSEEN.sub("", _COMMENT.sub("", text))
+    for unseen in _UNSEEN:
+        text = _without(text, *unseen)
     for opening, closing in (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>")):
         at = text.lower().find(opening)
         if at >= 0:
@@ -277,10 +307,11 @@ def _inline(text: str, state: SpeakableState, keep: Callable[[str], str]) -> str
     text, cut = _OPEN_TARGET.subn(r"\1", text)
     if cut:
         state.until = ")"
-    elif not state.until and _IN_URL.search(text):
+    elif not state.until and _ends_in_url(text):
         state.until = " "
     state.label = text.endswith("]")
-    text = _OPEN_LABEL.sub("", text)
+    closed = text.rfind("]") + 1
+    text = text[:closed] + _OPEN_LABEL.sub("", text[closed:])
     text = _AUTOLINK.sub(lambda match: keep(_spoken_address(match[1])), text)
     text = _BARE_URL.sub(lambda match: _kept_address(match[0], keep), text)
     text = _TAG.sub(lambda match: "\n" if match[2].lower() in _APART else "", text)
