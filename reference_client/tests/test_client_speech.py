@@ -880,7 +880,23 @@ async def test_a_backend_ends_its_speeches() -> None:
     await settle()
     await stage.end_speeches()
     assert not stage.speeches
-    assert await events(first) == await events(second) == []
+    # What was not spoken is not lost in silence.
+    with pytest.raises(SpeechIncomplete, match="was closed before its end") as told:
+        await first.read()
+    assert (told.value.text, told.value.unspoken, told.value.retryable) == ("A a.", "A a.", False)
+    with pytest.raises(SpeechIncomplete):
+        await events(second)
+    assert await events(first) == []
+
+
+async def test_a_backend_that_ends_takes_nothing_from_a_speech_that_is_whole() -> None:
+    stage = Stage(obliging=True)
+    speech = stage.speak("A a.")
+    while not isinstance((await anext(speech)).event, Complete):  # type: ignore[union-attr]
+        pass
+    await settle()
+    await stage.end_speeches()
+    assert await events(speech) == []
 
 
 # -- interruption
@@ -1072,6 +1088,33 @@ async def test_an_endpoint_that_cannot_be_told_to_stop() -> None:
     assert (await speech.interrupt()).session_dropped
 
 
+@pytest.mark.parametrize("where", ["gate", "source"])
+async def test_the_gate_or_the_source_may_interrupt(where: str) -> None:
+    stage = Stage()
+    speeches: list[Speech] = []
+
+    async def interrupt_at(sentence: str) -> str:
+        if "stop" in sentence:
+            await speeches[0].interrupt()
+        return sentence
+
+    async def source() -> AsyncIterator[str]:
+        yield "A a. B b."
+        await stage.until(1)
+        if where == "source":
+            await speeches[0].interrupt()
+        yield " C stop. D d."
+
+    speeches.append(stage.speak(source(), approve=interrupt_at))
+    assert await events(speeches[0]) == []
+    interruption = await speeches[0].interrupt()
+    # The endpoint was told, whatever became of who asked.
+    assert "A a." in stage.interrupted
+    assert interruption.text == ""
+    assert speeches[0].interruption is interruption
+    assert not stage.speeches
+
+
 async def test_who_waits_for_an_interruption_may_be_cancelled() -> None:
     class Deaf(Stage):
         async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
@@ -1088,7 +1131,14 @@ async def test_who_waits_for_an_interruption_may_be_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     assert stage.asked[0].inbox.abandoned
+    assert stage.speeches
+    ending = asyncio.create_task(stage.end_speeches())
+    await settle()
+    assert not ending.done()
     release.set()
+    await ending
+    assert not stage.speeches
+    assert stage.interrupted == ["A a."]
     assert (await speech.interrupt()).unheard == "A a."
 
 

@@ -217,7 +217,9 @@ async def test_leaving_the_session_ends_its_speeches(endpoint: Serve) -> None:
     async with connect(await endpoint(script)) as session:
         speech = session.speak(endless())
         await anext(speech)
-    assert await sentences(speech) == []
+    # Whoever reads it elsewhere does not take it for whole.
+    with pytest.raises(SpeechIncomplete, match="was closed before its end"):
+        await sentences(speech)
     with pytest.raises(SessionLost):
         session.speak("x")
 
@@ -253,6 +255,66 @@ async def test_one_message_stops_all_of_a_speech(endpoint: Serve) -> None:
         assert interruption.unheard == TEXT[interruption.position :]
         assert not interruption.session_dropped
         assert await session.speak("Yes?").read() == tone(9)
+
+
+async def test_a_gate_that_interrupts_stops_the_endpoint(endpoint: Serve) -> None:
+    """It is cancelled by that itself, and the endpoint has to be told all the same."""
+    speeches: list[Speech] = []
+
+    async def gate(sentence: str) -> str:
+        if sentence == THREE[2]:
+            await heard.wait()
+            await speeches[0].interrupt()
+        return sentence
+
+    async def script(peer: Any) -> None:
+        await peer.next("synthesize")
+        await peer.next("synthesize")
+        await peer.start(1)
+        await peer.audio(tone(4))
+        assert await peer.next() == {"type": "cancel"}
+        for seq in (1, 2):
+            await peer.send(
+                "cancelled", seq=seq, request_id=f"speech-{seq}", audio_bytes=8 * (seq == 1)
+            )
+        await peer.send("cancel_done", seq=3, count=2)
+        await peer.next("synthesize")
+        await peer.speak(4, tone(9), request_id="speech-3")
+        await peer.say_goodbye()
+
+    heard = asyncio.Event()
+    async with connect(await endpoint(script)) as session:
+        speeches.append(session.speak(TEXT, approve=gate))
+        async for event in speeches[0]:
+            if isinstance(event, Spoken) and isinstance(event.event, Audio):
+                heard.set()
+        assert await session.speak("Yes?").read() == tone(9)
+        assert speeches[0].interruption is not None
+        assert not speeches[0].interruption.session_dropped
+
+
+async def test_what_is_asked_for_right_after_an_interruption_is_spoken(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        await peer.next("synthesize")
+        await peer.start(1)
+        await peer.audio(tone(4))
+        assert await peer.next() == {"type": "cancel"}
+        await peer.send("cancelled", seq=1, request_id="speech-1", audio_bytes=8)
+        await peer.send("cancel_done", seq=2, count=1)
+        await peer.next("synthesize")
+        await peer.speak(3, tone(9), request_id="utterance-1")
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script)) as session:
+        speech = session.speak(THREE[0])
+        async for event in speech:
+            if isinstance(event, Spoken) and isinstance(event.event, Audio):
+                break
+        assert isinstance(event, Spoken)
+        stopping = asyncio.create_task(session.interrupt([event.utterance]))
+        await asyncio.sleep(0)
+        assert await session.synthesize("Yes?").read() == tone(9)
+        assert await stopping
 
 
 async def test_other_utterances_of_the_session_go_on(endpoint: Serve) -> None:

@@ -61,5 +61,6 @@ class Backend(ABC):
         return Speech(self, text, options)
 
     async def end_speeches(self) -> None:
-        """End every speech that still runs, and wait until it has."""
-        await asyncio.gather(*(speaking.stop() for speaking in tuple(self.speeches)))
+        """End every speech that still runs, and wait until it has. Whoever reads one that is not
+        whole gets :class:`SpeechIncomplete`."""
+        await asyncio.gather(*(speaking.end() for speaking in tuple(self.speeches)))

@@ -5,10 +5,10 @@ import logging
 import math
 import ssl as tls
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from utterwire_protocol import (
     AudioChunk,
@@ -248,13 +248,21 @@ class Session:
         Raises :class:`InterruptUnavailable` where the endpoint refuses (nothing is stopped then),
         :class:`DeadlineExceeded`, :class:`SessionLost`, :class:`RequestInvalid`.
         """
+        return await self._ask_to_stop(request_id)
+
+    def _ask_to_stop(self, request_id: str | None) -> Coroutine[Any, Any, int]:
+        """The same, sent before this returns: what is asked for from then on is not meant."""
         if self._over is not None:
             raise self._over(None)
         if self._interrupt is False:
             raise InterruptUnavailable("the endpoint does not know how to stop (no `interrupt`)")
         seq = self._send_cancel(request_id)
         stopped = self._drop_held(request_id)
-        return stopped + await self._answer(seq)
+
+        async def answered() -> int:
+            return stopped + await self._answer(seq)
+
+        return answered()
 
     async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
         """Give utterances up and stop them; returns when the endpoint has stopped.
@@ -273,7 +281,7 @@ class Session:
         try:
             if self.interruptible is False or (None in ids and not alone):
                 raise InterruptUnavailable("the endpoint cannot be told to stop these")
-            answers = await asyncio.gather(*map(self.cancel, ids), return_exceptions=True)
+            answers = await asyncio.gather(*map(self._ask_to_stop, ids), return_exceptions=True)
             for answer in answers:
                 if isinstance(answer, BaseException):
                     raise answer

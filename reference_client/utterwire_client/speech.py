@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar
 
 from utterwire_client.backoff import Backoff
 from utterwire_client.bell import Bell
@@ -199,8 +199,8 @@ class Speaking:
         self._over = False
         self._reading = False
         self.interruption: Interruption | None = None
-        self._cut_at: Interruption | None = None
-        self._stopping = asyncio.Lock()
+        self._interrupting: asyncio.Task[Interruption] | None = None
+        self._left = False
         self._tasks = {
             asyncio.create_task(self._read(), name="utterwire-speech-read"),
             asyncio.create_task(self._ask(), name="utterwire-speech-ask"),
@@ -214,8 +214,9 @@ class Speaking:
         """Whether nothing more will be yielded."""
         return self._over
 
-    def _task_ended(self, _: asyncio.Task[None]) -> None:
-        if all(task.done() for task in self._tasks):
+    def _task_ended(self, _: asyncio.Task[Any]) -> None:
+        stopping = self._interrupting
+        if all(task.done() for task in self._tasks) and (stopping is None or stopping.done()):
             self._backend.speeches.discard(self)
 
     # -- from the source to sentences
@@ -444,7 +445,21 @@ class Speaking:
                         return Spoken(slot.sentence, utterance, event)
                 elif not self._ask_again(slot, missing):
                     slot.error = missing
+        if self._left:
+            raise self._cut_off()
         raise StopAsyncIteration
+
+    def _cut_off(self) -> SpeechIncomplete:
+        """What speaks it went away before it was whole: told once."""
+        self._left = False
+        slot = self._slots[0] if self._slots else None
+        return SpeechIncomplete(
+            "what spoke the text was closed before its end",
+            text=self._loose if slot is None else slot.sentence.text,
+            unspoken=self.unspoken,
+            audio_bytes=0 if slot is None else slot.audio_bytes,
+            retryable=False,
+        )
 
     def _missing(self, slot: _Slot, event: Event) -> AudioMissing | None:
         if not isinstance(event, Complete) or not event.missing_bytes:
@@ -551,15 +566,36 @@ class Speaking:
         if left:
             _logger.warning("the text of a speech does not let itself be cancelled")
 
+    async def end(self) -> None:
+        """The same, when what speaks it goes away: whoever reads it is told if it was not whole."""
+        lacking = any(not slot.complete for slot in self._slots)
+        if not self._over:
+            self._left = lacking or not self._source_ended or self._source_error is not None
+        await self.stop()
+        if self._interrupting is not None:
+            await asyncio.wait({self._interrupting})
+
     async def interrupt(self) -> Interruption:
-        if self._cut_at is None:
-            self._cut_at = self._silence()
-        async with self._stopping:
-            if self.interruption is None:
-                flying = [s.utterance for s in self._slots if s.utterance is not None]
-                stopped = await self._backend.interrupt([u for u in flying if not u.inbox.ended])
-                await self.stop()
-                self.interruption = replace(self._cut_at, session_dropped=not stopped)
+        if self._interrupting is None:
+            # In a task of its own: who asks for it may be cancelled meanwhile, by this very call
+            # where it is the gate or the source of the text, and the endpoint is to stop anyhow.
+            self._backend.speeches.add(self)
+            self._interrupting = asyncio.create_task(
+                self._finish_interrupt(self._silence()), name="utterwire-speech-interrupt"
+            )
+            self._interrupting.add_done_callback(self._interrupted)
+        return await asyncio.shield(self._interrupting)
+
+    def _interrupted(self, task: asyncio.Task[Interruption]) -> None:
+        self._task_ended(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone: nothing is said of it elsewhere
+
+    async def _finish_interrupt(self, cut: Interruption) -> Interruption:
+        flying = [s.utterance for s in self._slots if s.utterance is not None]
+        stopped = await self._backend.interrupt([u for u in flying if not u.inbox.ended])
+        await self.stop()
+        self.interruption = replace(cut, session_dropped=not stopped)
         return self.interruption
 
     def _silence(self) -> Interruption:
