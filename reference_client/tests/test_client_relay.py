@@ -113,6 +113,7 @@ async def test_our_own_reader_reads_it(endpoint: Serve, style: str) -> None:
     assert isinstance(got[-1], Complete)
 
 
+BAD = "invalid_request"
 REFUSED: dict[str, tuple[str, bytes, int, str]] = {
     "another endpoint": ("POST /other", b"{}", 404, "invalid_request"),
     "no endpoint": ("POST /", b"{}", 404, "invalid_request"),
@@ -128,6 +129,12 @@ REFUSED: dict[str, tuple[str, bytes, int, str]] = {
     "a number for a text": ("POST /voice", b'{"text": 1}', 400, "invalid_request"),
     "a truth for a speed": ("POST /voice", b'{"text": "x", "speed": true}', 400, "invalid_request"),
     "a speed of nothing": ("POST /voice", b'{"text": "x y.", "speed": 0}', 400, "invalid_request"),
+    "half a character": ("POST /voice", b'{"text": "x", "request_id": "\\ud800"}', 400, BAD),
+    "an empty id": ("POST /voice", b'{"text": "x", "request_id": ""}', 400, BAD),
+    "a long id": ("POST /voice", b'{"text": "x", "request_id": "%s"}' % (b"x" * 129), 400, BAD),
+    "half a voice": ("POST /voice", b'{"text": "x", "voice": "\\ud800"}', 400, BAD),
+    "half a format": ("POST /voice", b'{"text": "x", "format": "\\ud800"}', 400, BAD),
+    "no number": ("POST /voice", b'{"text": "x", "speed": NaN}', 400, BAD),
     "too long": ("POST /voice", b'{"text": "' + b"x" * 70_000 + b'"}', 413, "text_too_long"),
 }
 
@@ -166,6 +173,25 @@ async def test_origins(endpoint: Serve) -> None:
                 pass
     async with served(relay("ws://127.0.0.1:1", origins=["*"])) as host:
         assert await ask(host, "https://evil.example") == 200
+
+
+async def test_a_page_of_a_welcome_origin_may_read_the_answer(endpoint: Serve) -> None:
+    page = {"Origin": "https://app.example"}
+    asks = {**page, "Access-Control-Request-Method": "POST"}
+    app = relay(await endpoint(speaking), origins=["https://app.example"])
+    async with served(app) as host, httpx.AsyncClient() as client:
+        url = f"http://{host}/voice"
+        preflight = await client.options(url, headers=asks)
+        answer = await client.post(url, json={"text": TEXT}, headers=page)
+        refused = await client.post(url, json={}, headers=page)
+        stranger = await client.options(url, headers={**asks, "Origin": "https://evil.example"})
+    assert (preflight.status_code, answer.status_code, refused.status_code) == (204, 200, 400)
+    assert preflight.headers["access-control-allow-methods"] == "POST"
+    assert preflight.headers["access-control-allow-headers"] == "content-type"
+    for seen in (preflight, answer, refused):
+        assert seen.headers["access-control-allow-origin"] == "https://app.example"
+        assert seen.headers["vary"] == "origin"
+    assert "access-control-allow-origin" not in stranger.headers
 
 
 async def test_no_endpoint_there(caplog: pytest.LogCaptureFixture, unused_tcp_port: int) -> None:
@@ -414,6 +440,45 @@ async def test_a_session_that_is_not_read_holds_up_the_endpoint(endless: Endless
     await serving
     assert endless.closed.is_set()
     assert [m["type"] for m in browser.taken] == ["websocket.accept", *["websocket.send"] * 4]
+
+
+@pytest.mark.usefixtures("no_leftover_tasks")
+async def test_an_endpoint_that_takes_nothing_holds_no_place(endless: Endless, clock: Any) -> None:
+    async def send(message: str) -> None:
+        blocked.set()
+        await asyncio.Event().wait()
+
+    blocked = asyncio.Event()
+    endless.send = send  # type: ignore[method-assign]
+    asks = {"type": "websocket.receive", "text": '{"text": "x"}'}
+    browser = Browser({"type": "websocket.connect"}, asks, room=3)
+    app = relay("ws://endpoint", stall_s=60)
+    serving = asyncio.create_task(
+        app({**SCOPE, "type": "websocket"}, browser.receive, browser.send)
+    )
+    await blocked.wait()
+    browser.leaves.set()
+    await clock.advance(61)
+    await serving
+    assert browser.taken[-1] == {
+        "type": "websocket.close",
+        "code": 1011,
+        "reason": "the endpoint takes nothing",
+    }
+    assert app.sessions == 0
+    assert endless.closed.is_set()
+
+
+@pytest.mark.usefixtures("no_leftover_tasks")
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_whoever_is_gone_before_the_refusal_fails_nothing(kind: str) -> None:
+    async def gone(message: Any) -> None:
+        raise OSError("gone")
+
+    browser = Browser({"type": "websocket.connect"}, room=0)
+    await relay("ws://endpoint")(
+        {**SCOPE, "type": kind, "path": "/tts/other"}, browser.receive, gone
+    )
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])

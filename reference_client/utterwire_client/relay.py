@@ -43,6 +43,9 @@ _MAX_BUFFER_BYTES = 1024 * 1024
 # All was told by then: an endpoint that does not say goodbye is not waited for.
 _CLOSE_S = 1.0
 
+# What every endpoint takes (`protocol.md#request-ids`).
+_MOST_ID_CHARS = 128
+
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str,
     "voice": str,
@@ -168,7 +171,14 @@ class Relay:
     # -- events
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = _header(scope, b"origin")
+        if origin is not None and self._welcomes(origin, _header(scope, b"host") or ""):
+            send = _readable_by(origin, send)
         try:
+            if scope["method"] == "OPTIONS":
+                await self._send(send, _PREFLIGHT)
+                await self._send(send, {"type": "http.response.body", "body": b""})
+                return
             endpoint = self._endpoint(scope)
             if scope["method"] != "POST":
                 raise _Refusal("invalid_request", "ask by POST", 405)
@@ -182,7 +192,8 @@ class Relay:
             finally:
                 self._sessions -= 1
         except _Refusal as refusal:
-            await _refuse(send, refusal)
+            with contextlib.suppress(OSError):  # nobody is left to be told
+                await _refuse(send, refusal)
         except _Gone:
             pass
         except _Stalled:
@@ -265,7 +276,8 @@ class Relay:
             endpoint = self._endpoint(scope)
         except _Refusal:
             # Before it was accepted, this is HTTP 403.
-            await send({"type": "websocket.close", "code": 1008})
+            with contextlib.suppress(OSError):
+                await send({"type": "websocket.close", "code": 1008})
             return
         self._sessions += 1
         try:
@@ -282,9 +294,11 @@ class Relay:
             transport = await self._connect(endpoint).open()
         except UtterwireError as exc:
             _logger.warning("%s: %s", endpoint.name, _kind(exc))
-            await send({"type": "websocket.accept"})
+            await self._send(send, {"type": "websocket.accept"})
             why = 1013 if exc.retryable else 1011
-            await send({"type": "websocket.close", "code": why, "reason": "no endpoint"})
+            await self._send(
+                send, {"type": "websocket.close", "code": why, "reason": "no endpoint"}
+            )
             return
         try:
             await self._send(send, {"type": "websocket.accept"})
@@ -331,9 +345,13 @@ class Relay:
             if len(text.encode()) > self._max_message_bytes:
                 return 1009, "the message is too long"
             try:
-                await transport.send(text)
+                # While it waits nobody sees whether the browser is still there.
+                async with asyncio.timeout(self._stall_s):
+                    await transport.send(text)
             except TransportClosed as exc:
                 return _close_code(exc), ""
+            except TimeoutError:
+                return 1011, "the endpoint takes nothing"
 
 
 class _Violations:
@@ -382,9 +400,17 @@ def _checked(body: bytes) -> dict[str, Any]:
     for name, value in taken.items():
         if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
             raise _Refusal("invalid_request", f"{name} is of the wrong type")
+    if not _is_id(taken.get("request_id", "none")):
+        most = _MOST_ID_CHARS
+        raise _Refusal("invalid_request", f"request_id has 1 to {most} characters of Unicode")
     if is_blank(taken["text"]):
         raise _Refusal("empty_text", "the text is blank")
     return taken
+
+
+def _is_id(text: str) -> bool:
+    lone_surrogate = any("\ud800" <= char <= "\udfff" for char in text)
+    return 1 <= len(text) <= _MOST_ID_CHARS and not lone_surrogate
 
 
 def _style(scope: Scope) -> EventStyle:
@@ -406,6 +432,33 @@ _HEAD: Message = {
         (b"x-accel-buffering", b"no"),
     ],
 }
+
+
+_PREFLIGHT: Message = {
+    "type": "http.response.start",
+    "status": 204,
+    "headers": [
+        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-headers", b"content-type"),
+        (b"access-control-max-age", b"600"),
+    ],
+}
+
+
+def _readable_by(origin: str, send: Send) -> Send:
+    """``send`` for a page of that origin: its browser shows it no answer that does not say so."""
+    said = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"retry-after"),
+        (b"vary", b"origin"),
+    ]
+
+    async def saying(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *said]}
+        await send(message)
+
+    return saying
 
 
 async def _refuse(send: Send, refusal: _Refusal) -> None:
