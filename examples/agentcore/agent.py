@@ -19,7 +19,15 @@ from bedrock_agentcore import BedrockAgentCoreApp
 from scripted_model import ScriptedModel
 from strands import Agent
 from strands.models.model import Model
-from utterwire_client import Audio, Session, Spoken, Start, UtterwireError, connect
+from utterwire_client import (
+    Audio,
+    Session,
+    Spoken,
+    Start,
+    UtterwireError,
+    connect,
+    error_event,
+)
 
 ANSWER = (
     "Good morning. Today will be sunny, with a light wind from the west. "
@@ -62,27 +70,38 @@ class Conversation:
         self.prompt = prompt
         self.mode = mode
         self.request_id = request_id
-        self.events = asyncio.Queue[dict[str, Any] | None](QUEUE_EVENTS)
+        self.events = asyncio.Queue[dict[str, Any] | None]()
+        self.room = asyncio.Semaphore(QUEUE_EVENTS)  # the end needs none
         self.tokens = asyncio.Queue[str | None](QUEUE_TOKENS)
         self.silent = False
 
     async def tell(self, kind: str, **fields: Any) -> None:
         try:
             async with asyncio.timeout(CALLER_S):
-                await self.events.put({"type": kind, "request_id": self.request_id, **fields})
+                await self.room.acquire()
         except TimeoutError:
             raise CallerGone from None
+        self.events.put_nowait({"type": kind, "request_id": self.request_id, **fields})
+
+    async def next(self) -> dict[str, Any] | None:
+        """What is told next; None at the end."""
+        event = await self.events.get()
+        self.room.release()
+        return event
 
     async def run(self) -> None:
-        """Tell all there is, and None at the end."""
-        with contextlib.suppress(CallerGone):
+        """Tell all there is, and None at the end, also to a caller who comes back too late."""
+        try:
             await self.tell("agent_start", mode=self.mode)
             failure = await self.answer()
             if failure is not None:
                 message = f"the model failed: {failure}"
                 await self.tell("error", code="internal", message=message)
             await self.tell("agent_end")
-            await self.events.put(None)
+        except CallerGone:
+            pass
+        finally:
+            self.events.put_nowait(None)
 
     async def answer(self) -> Exception | None:
         """Write and speak at once; returns what went wrong in writing."""
@@ -127,9 +146,7 @@ class Conversation:
             self.silent = True
             while not self.tokens.empty():
                 self.tokens.get_nowait()
-            code = getattr(error.__cause__ or error, "code", None)
-            code = code if isinstance(code, str) else "internal"
-            await self.tell("error", code=code, message=str(error))
+            await self.tell("error", **error_event(error).fields)
 
     async def speak_in(self, session: Session) -> None:
         chunks = sent = 0
@@ -143,7 +160,7 @@ class Conversation:
                         await self.tell(
                             "audio_stream_start",
                             format=start.format,
-                            voice=start.voice,
+                            voice=start.voice or "unknown",
                             sample_rate=start.sample_rate,
                         )
                     case Spoken(event=Audio(data)):
@@ -169,7 +186,7 @@ async def answer(payload: Any) -> AsyncIterator[dict[str, Any]]:
     conversation = Conversation(prompt, mode, str(request_id))
     running = asyncio.create_task(conversation.run())
     try:
-        while (event := await conversation.events.get()) is not None:
+        while (event := await conversation.next()) is not None:
             yield event
     finally:
         # A caller who goes away ends this generator: nobody needs to write or speak any more.

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import importlib
 import importlib.util
 import json
 import os
@@ -186,3 +187,31 @@ async def test_a_caller_who_leaves_stops_the_endpoint(endpoint: Any, tmp_path: P
                     break
         async with asyncio.timeout(30):
             await stopped.wait()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # AgentCore's own
+async def test_a_caller_who_comes_back_too_late_finds_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "answer.txt"
+    script.write_text(ANSWER * 30, encoding="utf-8")
+    for name, value in {
+        "AGENT_CALLER_S": "0.05",
+        "AGENT_TOKENS_PER_S": "1e6",
+        "AGENT_SCRIPT": str(script),
+        "UTTERWIRE_URL": "ws://user:secret@127.0.0.1:9",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    example = importlib.import_module("agent")
+    conversation = example.Conversation("x", "bidi", "r1")
+    await conversation.run()
+    got = []
+    async with asyncio.timeout(30):
+        while (event := await conversation.next()) is not None:
+            got.append(event)
+    assert len(got) == example.QUEUE_EVENTS
+    assert got[0]["type"] == "agent_start"
+    assert "agent_end" not in [event["type"] for event in got]
+    # The address may hold what is nobody's business.
+    assert "127.0.0.1" not in json.dumps(got)
