@@ -354,3 +354,18 @@ async def test_a_clock_that_agrees_without_a_zone(endpoint: Serve) -> None:
 
     found = await found_at(await endpoint(endpoint_of(TONE), process_request=ping))
     assert found["clock"].grade == "ok"
+
+
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon"])
+async def test_a_date_that_is_none_and_a_body_that_never_ends(endpoint: Serve, date: str) -> None:
+    def ping(connection: Any, request: Any) -> Any:
+        if not request.path.startswith("/ping"):
+            return None
+        answer = connection.respond(200, "ok")
+        for name, value in {"Date": date, "Content-Length": str(2**40)}.items():
+            del answer.headers[name]
+            answer.headers[name] = value
+        return answer
+
+    found = await found_at(await endpoint(endpoint_of(TONE), process_request=ping))
+    assert (found["ping"].grade, found["clock"].grade) == ("ok", "none")

@@ -189,6 +189,16 @@ async def test_a_pipe_gets_audio_when_its_time_comes(clock: Any) -> None:
     assert bytes(pipe.taken[-20_000:]) == tone(10_000, 3)
 
 
+async def test_who_reads_a_pipe_waits_through_a_gap_once() -> None:
+    pipe, time = Pipe(), Time()
+    async with StreamPlayer(pipe, clock=time) as player:
+        await player.play(tone(100), START)
+        time.now = 0.35
+        await player.play(tone(100, 3), START)
+        assert player.playback.gap_s == pytest.approx(0.25)
+    assert bytes(pipe.taken) == tone(100) + tone(100, 3)
+
+
 async def test_a_pipe_gets_the_rest_at_the_end() -> None:
     pipe = Pipe()
     async with StreamPlayer(pipe) as player:
@@ -235,6 +245,8 @@ class Output:
         self.options = options
         self.log: list[str] = []
         self.thread: int | None = None
+        self.active = True
+        self.broken = False
         if options["device"] == "none":
             raise sys.modules["sounddevice"].PortAudioError("no such device")
         Output.made.append(self)
@@ -244,10 +256,15 @@ class Output:
         self.log.append("start")
 
     def stop(self) -> None:
-        self.log.append("stop")
+        self._end("stop")
 
     def abort(self) -> None:
-        self.log.append("abort")
+        self._end("abort")
+
+    def _end(self, how: str) -> None:
+        self.log.append(how)
+        if self.broken:
+            raise sys.modules["sounddevice"].PortAudioError("unplugged")
 
     def close(self) -> None:
         self.log.append("close")
@@ -315,6 +332,27 @@ async def test_a_device_after_an_exception(device: type[Output]) -> None:
     with pytest.raises(Broke):
         async with DevicePlayer():
             raise Broke
+
+
+@pytest.mark.parametrize(("broken", "said"), [(False, "before the end"), (True, "unplugged")])
+async def test_a_device_that_goes_away(
+    device: type[Output], clock: Any, broken: bool, said: str
+) -> None:
+    player = DevicePlayer(clock=asyncio.get_running_loop().time)
+    await player.play(tone(50_000), START)
+    closing = asyncio.create_task(player.aclose())
+    device.made[0].active, device.made[0].broken = False, broken
+    await clock.advance(60)
+    with pytest.raises(RequestInvalid, match=f"the sound device cannot be used: .*{said}"):
+        await closing
+
+
+async def test_a_device_that_goes_away_in_an_exception(device: type[Output]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with DevicePlayer() as player:
+            await player.play(tone(50), START)
+            device.made[0].broken = True
+            raise ZeroDivisionError
 
 
 async def test_silenced_while_the_device_opens(device: type[Output]) -> None:

@@ -142,11 +142,11 @@ class _Scheduled(Player):
                 f"and the endpoint now sends {start.format} at {start.sample_rate} Hz"
             )
 
-    def _hold(self, data: bytes, start: Start) -> None:
+    def _hold(self, data: bytes, start: Start, *, fill_gap: bool) -> None:
         self._begin(start)
         gaps = self.playback.gap_s
         when = self._queue(data, start)
-        if (gap := self.playback.gap_s - gaps) > 0:
+        if fill_gap and (gap := self.playback.gap_s - gaps) > 0:
             self._waiting.append((when - gap, self._silence(gap)))
         self._waiting.append((when, data))
         self._changed.ring()
@@ -199,7 +199,7 @@ class WavPlayer(_Scheduled):
         self._told = False
 
     async def play(self, data: bytes, start: Start) -> None:
-        self._hold(data, start)
+        self._hold(data, start, fill_gap=True)
         if not self._told:
             self._told = True
             await self._thread.run(partial(self._sink.begin, start))
@@ -283,7 +283,8 @@ class StreamPlayer(_Scheduled):
             raise RuntimeError("a StreamPlayer plays inside of its `async with` block")
         if self._task.done():
             self._task.result()
-        self._hold(data, start)
+        # Whoever reads the pipe has waited through a gap: silence now would be another.
+        self._hold(data, start, fill_gap=False)
         await self._wait_below(self._max_queued_s)
 
     async def _pace(self) -> None:
@@ -391,6 +392,10 @@ class DevicePlayer(_Scheduled):
             self._ready.append(data)
         await self._wait_below(self._max_queued_s)
 
+    def _unusable(self, why: object) -> RequestInvalid:
+        name = "the sound device" if self._device is None else f"sound device {self._device!r}"
+        return RequestInvalid(f"{name} cannot be used: {why}")
+
     def _open(self) -> Any:
         assert self._start is not None
         try:
@@ -404,8 +409,7 @@ class DevicePlayer(_Scheduled):
             )
             output.start()
         except (self._module.PortAudioError, ValueError) as exc:
-            name = "the sound device" if self._device is None else f"sound device {self._device!r}"
-            raise RequestInvalid(f"{name} cannot be used: {exc}") from None
+            raise self._unusable(exc) from None
         return output
 
     def _fill(self, block: Any, frames: int, moment: object, status: object) -> None:
@@ -428,14 +432,22 @@ class DevicePlayer(_Scheduled):
         return super().flush()
 
     async def aclose(self) -> None:
+        """Play the rest. Raises :class:`RequestInvalid` where the device went away before that."""
         await self.drain()
         output, self._output = self._output, None
-        if output is not None:
-            while self._ready:  # noqa: ASYNC110 - the device takes it in a thread of its own
-                await asyncio.sleep(_LOOK_S)
-            # Stopping waits for what the device still holds.
-            await self._thread.run(lambda: (output.stop(), output.close()))
-        self._thread.stop()
+        try:
+            if output is not None:
+                # The device takes it in a thread of its own.
+                while self._ready and output.active:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+                # Stopping waits for what the device still holds.
+                await self._thread.run(lambda: (output.stop(), output.close()))
+                if self._ready:
+                    raise self._unusable("it stopped before the end")
+        except self._module.PortAudioError as exc:
+            raise self._unusable(exc) from None
+        finally:
+            self._thread.stop()
 
     async def __aexit__(
         self,
@@ -448,6 +460,9 @@ class DevicePlayer(_Scheduled):
             return
         self.flush()
         output, self._output = self._output, None
-        if output is not None:
-            await self._thread.run(lambda: (output.abort(), output.close()))
-        self._thread.stop()
+        try:
+            if output is not None:
+                with contextlib.suppress(self._module.PortAudioError):
+                    await self._thread.run(lambda: (output.abort(), output.close()))
+        finally:
+            self._thread.stop()
