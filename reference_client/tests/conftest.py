@@ -1,20 +1,27 @@
 """A scripted endpoint: each test writes what it does, down to the frame."""
 
 import asyncio
+import contextlib
 import json
+import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-# How long an example takes says more of the machine than of the code.
-settings.register_profile("utterwire-client", deadline=None)
-settings.load_profile("utterwire-client")
+# The environments of the plugins are without it.
+with contextlib.suppress(ModuleNotFoundError):
+    from hypothesis import settings
+
+    # How long an example takes says more of the machine than of the code.
+    settings.register_profile("utterwire-client", deadline=None)
+    settings.load_profile("utterwire-client")
 
 
 class Peer:
@@ -124,6 +131,38 @@ async def no_leftover_tasks() -> AsyncIterator[None]:
     yield
     leftover = {task for task in asyncio.all_tasks() - before if "utterwire" in task.get_name()}
     assert not leftover
+
+
+@pytest.fixture(scope="module")
+def reference_program() -> Iterator[Callable[[float], str]]:
+    """``reference_program(real_time_factor)`` starts the reference server as a program of its own;
+    returns its address."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(real_time_factor: float) -> str:
+        options = ("--port", "0", "--rtf", str(real_time_factor))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "utterwire_server", *options],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stderr is not None
+        port = 0
+        for line in process.stderr:
+            told = json.loads(line)
+            port = told.get("port", port)
+            if told["event"] == "ready":
+                return f"ws://127.0.0.1:{port}"
+        raise AssertionError("the server ended before it was ready")
+
+    try:
+        yield start
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 @dataclass

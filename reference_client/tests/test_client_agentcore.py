@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,26 +38,9 @@ Event = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def server(reference_program: Callable[[float], str]) -> str:
     """A reference server that needs a 25th of the time of what it speaks."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "utterwire_server", "--port", "0", "--rtf", "0.04"],
-        env=ENVIRON,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    port = 0
-    for line in process.stderr:
-        told = json.loads(line)
-        port = told.get("port", port)
-        if told["event"] == "ready":
-            break
-    try:
-        yield f"ws://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.communicate()
+    return reference_program(0.04)
 
 
 @contextmanager

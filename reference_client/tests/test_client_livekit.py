@@ -2,12 +2,8 @@
 
 import asyncio
 import importlib.util
-import json
-import os
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,26 +32,9 @@ ONCE = APIConnectOptions(max_retry=0)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def server(reference_program: Callable[[float], str]) -> str:
     """A reference server that needs a tenth of the time of what it speaks."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "utterwire_server", "--port", "0", "--rtf", "0.1"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    port = 0
-    for line in process.stderr:
-        told = json.loads(line)
-        port = told.get("port", port)
-        if told["event"] == "ready":
-            break
-    try:
-        yield f"ws://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.communicate()
+    return reference_program(0.1)
 
 
 async def expected(server: str, *sentences: str, **fields: Any) -> bytes:
