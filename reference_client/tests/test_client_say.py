@@ -110,6 +110,25 @@ async def test_a_wav_file_of_sentences(endpoint: Serve, say: Any, tmp_path: Path
     assert not any("marks" in m for m in script.asked)
 
 
+@pytest.mark.parametrize("given", ["text", "stdin"])
+async def test_a_file_is_not_waited_for_as_if_it_were_heard(
+    endpoint: Serve, say: Any, tmp_path: Path, given: str
+) -> None:
+    hour = bytes(3_600_000)
+    pieces = [hour[at : at + 60_000] for at in range(0, len(hour), 60_000)]
+
+    async def script(peer: Any) -> None:
+        await peer.next("synthesize")
+        await peer.speak(1, *pieces, format="mulaw", sample_rate=1000)
+        await peer.say_goodbye()
+
+    text = ["Here is one."] if given == "text" else []
+    options = ("--url", await endpoint(script), "-o", "a.raw", "-q")
+    code, _, err = await say(*text, *options, stdin=b"Here is one.")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "a.raw").read_bytes() == hour
+
+
 async def test_sentences_of_mp3_stand_in_one_file(
     endpoint: Serve, say: Any, tmp_path: Path
 ) -> None:

@@ -1078,6 +1078,7 @@ async def test_a_lost_sentence_and_what_was_heard_of_it() -> None:
     interruption = await speech.interrupt()
     assert interruption.text == "A bc E f."
     assert [s.text for s in interruption.sentences] == [" E f."]
+    assert (interruption.precision, interruption.running) == ("sentence", None)
 
 
 async def test_an_endpoint_that_cannot_be_told_to_stop() -> None:

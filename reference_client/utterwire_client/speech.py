@@ -636,6 +636,7 @@ class Speaking:
                 texts += [*between, sentence.text]
                 whole.append(sentence)
                 position = sentence.end
+                running, precision = None, "sentence"
             else:
                 duration = slot.audio_s if slot.complete else self._duration_s(slot)
                 size, precision = heard_of(sentence, slot.words, heard, duration)

@@ -6,13 +6,13 @@ Exit codes: see :class:`ExitCode`. Errors are one line on stderr.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from utterwire_client.cli.doctor import add_doctor, doctor
 from utterwire_client.cli.exit_code import ExitCode
 from utterwire_client.cli.latency import add_latency, latency
 from utterwire_client.cli.lines import add_lines, lines
+from utterwire_client.cli.release import release
 from utterwire_client.cli.say import add_say, say
 from utterwire_client.progress import Progress, printable
 
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="utterwire", description="Speech from an Utterwire endpoint.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"utterwire {_version()}")
+    parser.add_argument("--version", action="version", version=f"utterwire {release()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_say(
         commands.add_parser(
@@ -94,13 +94,6 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("utterwire")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "(not installed)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,13 +6,13 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from utterwire_client.address import display
 from utterwire_client.chunker import IncrementalSentenceChunker
 from utterwire_client.cli.exit_code import ExitCode, UsageError, exit_code_of
+from utterwire_client.cli.release import release
 from utterwire_client.cli.run import run
 from utterwire_client.cli.where import TRANSPORTS, Where, add_where
 from utterwire_client.errors import PeerViolation, RequestInvalid, UtterwireError
@@ -134,7 +134,7 @@ async def _latency(
             async for event in speech:
                 waterfall.take(event)
         document = waterfall.document(
-            made_by=f"utterwire {_version()}",
+            made_by=f"utterwire {release()}",
             endpoint=_endpoint(where),
             options={
                 "transport": arguments.transport,
@@ -177,13 +177,6 @@ def _endpoint(where: Where) -> dict[str, str]:
     endpoint = where.endpoint
     shown = display(endpoint.url)
     return {"name": shown if endpoint.name == endpoint.url else endpoint.name, "url": shown}
-
-
-def _version() -> str:
-    try:
-        return version("utterwire")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "(not installed)"
 
 
 def _write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:

@@ -255,9 +255,10 @@ async def _say(
         async with DevicePlayer() if job.play else Player() as player:
             output = _Output(job, sink, words, player, progress, thread)
             await _speak(job, output)
-            progress.done(await output.finish())
+            where = await output.finish()
             finished = True
-            await player.drain()
+        # What is played has been heard by now; of a file nobody waits for the sound.
+        progress.done(where)
         return ExitCode.DONE
     except asyncio.CancelledError:
         progress.note("utterwire: interrupted")
