@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -82,9 +83,11 @@ async def web() -> AsyncIterator[Serve]:
     async def start(script: Script) -> str:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             exchange = Exchange(reader, writer)
-            await exchange.read()
-            await script(exchange)
-            writer.close()
+            try:
+                await exchange.read()
+                await script(exchange)
+            finally:
+                writer.close()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(handle(reader, writer))
@@ -342,9 +345,29 @@ async def test_a_silent_endpoint_is_given_up(web: Serve, said: str, which: str) 
             await exchange.chunk(AUDIO)
         await exchange.gone()
 
-    deadlines = Deadlines(first_chunk_s=0.2, stall_s=0.1)
+    short = {"first_chunk": Deadlines(first_chunk_s=0.2), "stall": Deadlines(stall_s=0.1)}
     with pytest.raises(DeadlineExceeded) as raised:
-        await gather(await web(script), deadlines=deadlines)
+        await gather(await web(script), deadlines=short[which])
+    assert raised.value.which == which
+
+
+@pytest.mark.parametrize("which", ["first_chunk", "stall"])
+async def test_comments_are_no_audio(web: Serve, which: str) -> None:
+    async def script(exchange: Exchange) -> None:
+        kind = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+        exchange.head(200, kind)
+        if which == "stall":
+            await exchange.chunk(event("audio_stream_start", sample_rate=24000) + chunk(0, AUDIO))
+        leaving = asyncio.create_task(exchange.gone())
+        with contextlib.suppress(ConnectionError):
+            while not leaving.done():
+                await exchange.chunk(b": still here\n\n")
+                await asyncio.sleep(0.02)
+        await asyncio.gather(leaving, return_exceptions=True)
+
+    short = {"first_chunk": Deadlines(first_chunk_s=0.2), "stall": Deadlines(stall_s=0.1)}
+    with pytest.raises(DeadlineExceeded) as raised:
+        await gather(await web(script), transport="sse", deadlines=short[which])
     assert raised.value.which == which
 
 

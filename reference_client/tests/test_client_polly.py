@@ -349,6 +349,20 @@ async def test_silence(polly: Polly, deadlines: Deadlines, which: str) -> None:
     assert caught.value.which == which
 
 
+async def test_events_without_audio_are_silence(polly: Polly) -> None:
+    async def empty(stream: Stream) -> None:
+        stream.headers_out()
+        while not stream.gone.is_set():
+            stream.audio(b"")
+            await asyncio.sleep(0.02)
+
+    polly.answer = empty
+    async with polly.backend(deadlines=Deadlines(first_chunk_s=0.3)) as backend:
+        with pytest.raises(DeadlineExceeded) as caught:
+            await backend.synthesize("Hello.").read()
+    assert caught.value.which == "first_chunk"
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -451,24 +451,33 @@ async def _pieces(
 ) -> AsyncIterator[bytes]:
     """The body as it comes; a body that was cut off raises."""
     pieces = response.aiter_raw()
+    loop = asyncio.get_running_loop()
+    # For audio: comments and other events between mean nothing, and who reads may take long.
+    received, waited_s = answer.received_bytes, 0.0
     while True:
+        if answer.received_bytes > received:
+            received, waited_s = answer.received_bytes, 0.0
         first = not answer.received_bytes
         which: Waiting = "first_chunk" if first else "stall"
         seconds = deadlines.first_chunk_s if first else deadlines.stall_s
+        asked_at = loop.time()
         try:
-            async with _silence(which, seconds, answer):
+            async with _silence(which, seconds, answer, waited_s=waited_s):
                 data = await anext(pieces)
         except StopAsyncIteration:
             return
         except (httpx.TransportError, ConnectionError) as exc:
             raise answer.lost(f"the body was cut off ({_line(exc)})") from exc
+        waited_s += loop.time() - asked_at
         yield data
 
 
 @contextlib.asynccontextmanager
-async def _silence(which: Waiting, seconds: float, answer: _Answer) -> AsyncIterator[None]:
+async def _silence(
+    which: Waiting, seconds: float, answer: _Answer, *, waited_s: float = 0.0
+) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(_finite(seconds)):
+        async with asyncio.timeout(_finite(seconds - waited_s)):
             yield
     except TimeoutError as exc:
         if isinstance(exc, UtterwireError):

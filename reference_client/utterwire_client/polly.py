@@ -101,6 +101,8 @@ class PollyBackend(RequestBackend):
         name, rates = _FORMATS[format]
         start = Start(request.sample_rate or rates[0], format, request.voice or self._voice)
         received, carry = 0, b""
+        loop = asyncio.get_running_loop()
+        waited_s = 0.0  # for audio: events without any are none, and who reads may take long
         try:
             async with contextlib.AsyncExitStack() as stack:
                 async with _deadline("connect", self._deadlines.connect_s):
@@ -109,12 +111,16 @@ class PollyBackend(RequestBackend):
                 while True:
                     which: Waiting = "stall" if received else "first_chunk"
                     seconds = getattr(self._deadlines, f"{which}_s")
-                    async with _deadline(which, seconds, received):
+                    asked_at = loop.time()
+                    async with _deadline(which, seconds, received, waited_s):
                         event = await output.receive()
+                    waited_s += loop.time() - asked_at
                     match event:
                         case models.StartSpeechSynthesisStreamEventStreamAudioEvent(value=audio):
                             data = carry + (audio.audio_chunk or b"")
-                            received += len(audio.audio_chunk or b"")
+                            if audio.audio_chunk:
+                                received += len(audio.audio_chunk)
+                                waited_s = 0.0
                             whole = len(data) - len(data) % (2 if format == "pcm_s16le" else 1)
                             carry = data[whole:]
                             if whole:
@@ -191,9 +197,11 @@ async def _bounded(ask: Any, *arguments: object) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _deadline(which: Waiting, seconds: float, received: int = 0) -> AsyncIterator[None]:
+async def _deadline(
+    which: Waiting, seconds: float, received: int = 0, waited_s: float = 0.0
+) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+        async with asyncio.timeout(None if math.isinf(seconds) else seconds - waited_s):
             yield
     except TimeoutError:
         what = {"connect": "was not reached", "first_chunk": "sent no audio"}.get(which)
