@@ -485,6 +485,8 @@ async def test_what_is_no_text(wrong: Any) -> None:
         {"on_loss": "ignore"},
         {"depth": "3"},
         {"retries": -1},
+        {"retries": 1.5},
+        {"retries": "2"},
     ],
 )
 async def test_options_that_make_no_sense(options: Any) -> None:

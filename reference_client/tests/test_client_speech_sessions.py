@@ -3,7 +3,7 @@
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -22,7 +22,10 @@ from utterwire_client import (
     UtterwireError,
     connect,
 )
+from utterwire_client.events import Event, Start
 from utterwire_client.http import HttpBackend
+from utterwire_client.request_backend import RequestBackend
+from utterwire_client.utterance import Request
 from utterwire_client.websocket import open_websocket
 
 Serve = Callable[..., Awaitable[str]]
@@ -606,6 +609,23 @@ async def test_http_audio_that_nobody_reads_holds_up_the_endpoint(reference: Any
             await asyncio.sleep(0.02)
         assert last < 1.5 * 1024 * 1024
         assert len(await speech.read()) > last
+
+
+async def test_a_request_that_fails_in_a_way_of_its_own() -> None:
+    class Odd(RequestBackend):
+        def check(self, request: Request) -> None:
+            pass
+
+        async def events(self, request: Request) -> AsyncGenerator[Event]:
+            yield Start(sample_rate=1000, format="pcm_s16le", voice=None)
+            yield Audio(bytes(2))
+            raise ZeroDivisionError("odd")
+
+    async with Odd() as backend:
+        with pytest.raises(SessionLost, match=r"failed: ZeroDivisionError\('odd'\)") as told:
+            await backend.synthesize("x").read()
+    assert isinstance(told.value.__cause__, ZeroDivisionError)
+    assert told.value.audio_bytes == 2
 
 
 class Whole:

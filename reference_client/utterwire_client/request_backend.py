@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -60,7 +61,7 @@ class RequestBackend(Backend):
         inbox = Inbox(request, taken=self._taken.ring)
         task = asyncio.create_task(self._fill(inbox), name="utterwire-request")
         self._requests[inbox] = task
-        task.add_done_callback(lambda _: self._filled(inbox))
+        task.add_done_callback(partial(self._filled, inbox))
         return Utterance(inbox, self._abandon)
 
     async def _fill(self, inbox: Inbox) -> None:
@@ -78,11 +79,15 @@ class RequestBackend(Backend):
         except UtterwireError as exc:
             inbox.end(exc)
 
-    def _filled(self, inbox: Inbox) -> None:
+    def _filled(self, inbox: Inbox, task: asyncio.Task[None]) -> None:
         del self._requests[inbox]
+        failure = None if task.cancelled() else task.exception()
         if not inbox.ended:
+            why = "was given up" if failure is None else f"failed: {failure!r}"
             size = inbox.received_bytes
-            inbox.end(SessionLost("the request was given up", retryable=False, audio_bytes=size))
+            lost = SessionLost(f"the request {why}", retryable=False, audio_bytes=size)
+            lost.__cause__ = failure
+            inbox.end(lost)
 
     def _abandon(self, inbox: Inbox) -> None:
         inbox.abandon()

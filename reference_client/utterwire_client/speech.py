@@ -177,8 +177,9 @@ class Speaking:
         self._max_unheard_s = _positive("max_unheard_s", options.get("max_unheard_s", 30.0))
         self.player = options.get("player") or Player()
         self._retries = options.get("retries", 2)
-        if isinstance(self._retries, bool) or self._retries < 0:
-            raise RequestInvalid(f"retries is {self._retries!r}: give a number, 0 or more")
+        whole = isinstance(self._retries, int) and not isinstance(self._retries, bool)
+        if not whole or self._retries < 0:
+            raise RequestInvalid(f"retries is {self._retries!r}: give a whole number, 0 or more")
         self._on_loss = options.get("on_loss", "raise")
         if self._on_loss not in ("raise", "tell"):
             raise RequestInvalid(f"on_loss is {self._on_loss!r}: give 'raise' or 'tell'")
