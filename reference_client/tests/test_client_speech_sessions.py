@@ -72,6 +72,22 @@ async def test_ids_and_marks_go_with_each_sentence(endpoint: Serve) -> None:
         assert session.interruptible is True
 
 
+async def test_an_id_that_the_program_has_taken(endpoint: Serve) -> None:
+    async def script(peer: Any) -> None:
+        asked = [(await peer.next())["request_id"] for _ in range(2)]
+        assert asked == ["speech-1", "speech-2"]
+        for seq, own in enumerate(asked, 1):
+            await peer.speak(seq, tone(seq), request_id=own)
+        await peer.say_goodbye()
+
+    async with connect(await endpoint(script)) as session:
+        mine = session.synthesize("Mine.", request_id="speech-1")
+        speech = session.speak(THREE[0])
+        assert await mine.read() == tone(1)
+        assert await speech.read() == tone(2)
+        assert session.request_ids == set()
+
+
 async def test_a_session_that_ended_while_nothing_was_said(endpoint: Serve) -> None:
     """The endpoint found it idle; nobody need know."""
     texts = []

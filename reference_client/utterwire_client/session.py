@@ -172,6 +172,12 @@ class Session:
         return self._over is None and not self._closing
 
     @property
+    def request_ids(self) -> set[str]:
+        """The ids of the utterances that have not ended: no other may have one of them."""
+        inboxes = (*self._held, *self._unended.values())
+        return {inbox.request_id for inbox in inboxes if inbox.request_id is not None}
+
+    @property
     def interruptible(self) -> bool | None:
         """Whether the endpoint understands ``cancel``; None while nobody knows."""
         known = (self._interrupt, self._info, self._speaks_version_1) != (None, None, None)
@@ -745,8 +751,7 @@ class Session:
         return self._speaks_version_1 is True
 
     def _own_id(self) -> str:
-        taken = {inbox.request_id for inbox in (*self._held, *self._unended.values())}
-        while (own := f"utterance-{self._next_id}") in taken:
+        while (own := f"utterance-{self._next_id}") in self.request_ids:
             self._next_id += 1
         self._next_id += 1
         return own

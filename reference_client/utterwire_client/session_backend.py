@@ -51,8 +51,7 @@ class SessionBackend(Backend):
         marks: Sequence[str],
     ) -> Utterance:
         # By an id of its own each can be stopped alone, also before the endpoint has said anything.
-        self._asked += 1
-        own = f"speech-{self._asked}" if self._session.interruptible is not False else None
+        own = self._own_id() if self._session.interruptible is not False else None
         return self._session.synthesize(
             text,
             voice=voice,
@@ -62,6 +61,12 @@ class SessionBackend(Backend):
             request_id=own,
             marks=marks if self._session.times_words is not False else (),
         )
+
+    def _own_id(self) -> str:
+        self._asked += 1
+        while (own := f"speech-{self._asked}") in self._session.request_ids:
+            self._asked += 1
+        return own
 
     async def interrupt(self, utterances: Sequence[Utterance]) -> bool:
         return await self._session.interrupt(utterances)
