@@ -89,6 +89,29 @@ async def test_words_come_with_times(server: str) -> None:
     assert words[3].start_time == pytest.approx(first, abs=0.001)
 
 
+async def test_words_out_of_order_are_told_once(endpoint: Any) -> None:
+    async def script(peer: Any) -> None:
+        asked = await peer.next()
+        await peer.start(1, request_id=asked["request_id"])
+        for begin, end in ((0, 3), (4, 12), (0, 3)):
+            word = {"text": "x", "start_s": 0.0, "end_s": 0.1, "char_start": begin, "char_end": end}
+            await peer.send("marks", seq=1, words=[word])
+        await peer.audio(bytes(4800))
+        await peer.complete(1, 4800, request_id=asked["request_id"])
+        await peer.gone()
+
+    url = await endpoint(script)
+    async with TTS(url, times_words=True) as speaker, speaker.stream() as stream:
+        stream.push_text("One sentence.")
+        stream.end_input()
+        words = [
+            word
+            async for event in stream
+            for word in event.frame.userdata.get(USERDATA_TIMED_TRANSCRIPT, ())
+        ]
+    assert "".join(words).strip() == "One sentence."
+
+
 @pytest.mark.parametrize("text", ["One sentence.", "..."])
 async def test_a_text_that_is_whole(server: str, text: str) -> None:
     async with TTS(server) as speaker:

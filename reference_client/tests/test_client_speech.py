@@ -954,6 +954,18 @@ async def test_what_was_heard_to_the_word() -> None:
     assert await events(speech) == []
 
 
+async def test_words_without_end_are_not_kept() -> None:
+    stage = Stage()
+    speech = stage.speak("A a.")
+    asked = await stage.until(1)
+    asked.begin()
+    for _ in range(3):
+        asked.words(*[Word("A", 0.0, 0.5, 0, 1)] * 100)
+    await spoken_to(stage, speech, 4)
+    assert len(speech._speaking._slots[0].words) == len("A a.")
+    await speech.aclose()
+
+
 async def test_words_that_were_heard_are_let_go() -> None:
     stage, player = Stage(), Recorder()
     speech = stage.speak("A a. B b. C c.", player=player)

@@ -98,7 +98,8 @@ class _Stream(tts.SynthesizeStream):
                     place, begins_s = 0, sent / (2 * rate)
                 case Spoken(sentence, _, Marks(words)):
                     for word in words:
-                        part, place = (sentence.spoken or "")[place : word.char_end], word.char_end
+                        end = max(place, word.char_end)
+                        part, place = (sentence.spoken or "")[place:end], end
                         times = begins_s + word.start_s, begins_s + word.end_s
                         emitter.push_timed_transcript(TimedString(part, *times))
                 case Spoken(event=Audio(data)):

@@ -479,7 +479,8 @@ class Speaking:
             case Start():
                 slot.start = event
             case Marks():
-                slot.words.extend(event.words)
+                # A text has no more words than characters, whatever is told of it.
+                slot.words.extend(event.words[: len(slot.text) - len(slot.words)])
             case Audio():
                 assert slot.start is not None
                 if not slot.audio_bytes:
