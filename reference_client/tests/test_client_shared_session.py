@@ -61,3 +61,23 @@ async def test_an_address_opens_a_session(endpoint: Any) -> None:
     assert isinstance(session, Session)
     await shared.aclose()
     assert session.closed
+
+
+async def test_what_is_being_opened_is_ended_too() -> None:
+    closed = asyncio.Event()
+    may_open = asyncio.Event()
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Backend]:
+        await may_open.wait()
+        yield HttpBackend("ws://127.0.0.1:1")
+        closed.set()
+
+    shared = SharedSession(opening)
+    getting = asyncio.create_task(shared.get())
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(shared.aclose())
+    await asyncio.sleep(0)
+    may_open.set()
+    await asyncio.gather(getting, ending)
+    assert closed.is_set()

@@ -31,6 +31,8 @@ class SharedSession:
             return self._session
 
     async def aclose(self) -> None:
-        """End the session, if it was opened; it is opened anew for whoever asks."""
-        self._session = None
-        await self._exit.aclose()
+        """End the session, if it was opened or is just being; it is opened anew for whoever asks
+        after that."""
+        async with self._opening:
+            self._session = None
+            await self._exit.aclose()
