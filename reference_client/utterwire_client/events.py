@@ -4,7 +4,10 @@ then one :class:`Complete`. Any other end is an exception (see :mod:`utterwire_c
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Audio", "Complete", "EndpointInfo", "Event", "Marks", "Start", "Word"]
+__all__ = ["SAMPLE_BYTES", "Audio", "Complete", "EndpointInfo", "Event", "Marks", "Start", "Word"]
+
+#: Bytes per sample of the formats whose length in seconds follows from their bytes.
+SAMPLE_BYTES = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from utterwire_client.errors import (
     Waiting,
 )
 from utterwire_client.event_stream import EventStreamReader, ServerSentEvent
-from utterwire_client.events import Audio, Complete, Event, Start
+from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, Event, Start
 from utterwire_client.request_backend import RequestBackend
 from utterwire_client.transport import Headers, checked_headers
 from utterwire_client.utterance import Request
@@ -52,7 +52,6 @@ HttpTransport = Literal["http", "sse"]
 _USER_AGENT = "utterwire-client/1"
 _MAX_ERROR_BYTES = 65_536
 _MOST_RATE = 999_999_999
-_SAMPLE_BYTES = {"pcm_s16le": 2}
 _DEFAULT_RATE = 24_000
 _DEFAULT_FORMAT = "pcm_s16le"
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -89,7 +88,7 @@ class _Answer:
     def audio(self, data: bytes) -> Audio | None:
         """Whole samples of what came so far; pieces of a body may split them."""
         self.received_bytes += len(data)
-        width = _SAMPLE_BYTES.get(self.start.format if self.start else _DEFAULT_FORMAT, 1)
+        width = SAMPLE_BYTES.get(self.start.format if self.start else _DEFAULT_FORMAT, 1)
         data = self.carry + data
         whole = len(data) - len(data) % width
         self.carry = data[whole:]

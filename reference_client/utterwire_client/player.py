@@ -15,9 +15,8 @@ from typing import Any, Self
 
 from utterwire_client.bell import Bell
 from utterwire_client.errors import ExtraMissing, RequestInvalid
-from utterwire_client.events import Start
+from utterwire_client.events import SAMPLE_BYTES, Start
 from utterwire_client.playback import Playback
-from utterwire_client.progress import SAMPLE_BYTES
 from utterwire_client.side_thread import SideThread
 from utterwire_client.sink import FileSink, Sink, WavContainer
 

@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from utterwire_client.events import Start
+from utterwire_client.events import SAMPLE_BYTES, Start
 
-__all__ = ["SAMPLE_BYTES", "Progress", "TextStream", "printable"]
-
-#: Bytes per sample of the formats whose length in seconds follows from their bytes.
-SAMPLE_BYTES = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
+__all__ = ["Progress", "TextStream", "printable"]
 
 # How often a line of its own is written where lines cannot be rewritten, in seconds of audio.
 _LINE_EVERY_S = 10.0

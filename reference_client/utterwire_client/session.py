@@ -49,7 +49,7 @@ from utterwire_client.errors import (
     UtterwireError,
     Waiting,
 )
-from utterwire_client.events import Audio, Complete, EndpointInfo, Marks, Start, Word
+from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, EndpointInfo, Marks, Start, Word
 from utterwire_client.session_backend import SessionBackend
 from utterwire_client.speech import Speech, SpeechOptions, Text
 from utterwire_client.transport import (
@@ -65,9 +65,6 @@ __all__ = ["Session", "connect"]
 T = TypeVar("T")
 
 _logger = logging.getLogger("utterwire_client")
-
-# Formats whose audio is whole samples of so many bytes; the others may be cut anywhere.
-_SAMPLE_BYTES = {"pcm_s16le": 2}
 
 # Close codes after which the same request would meet the same fate (RFC 6455 section 7.4.1).
 _FINAL_CODES = frozenset({1002, 1003, 1007, 1008, 1009, 1010})
@@ -594,7 +591,7 @@ class Session:
         return inbox
 
     def _aligned(self, inbox: Inbox, data: bytes) -> bytes:
-        width = _SAMPLE_BYTES.get(inbox.start.format if inbox.start else "", 1)
+        width = SAMPLE_BYTES.get(inbox.start.format if inbox.start else "", 1)
         if len(data) % width and not inbox.misaligned:
             inbox.misaligned = True
             self._report(

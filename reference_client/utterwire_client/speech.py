@@ -31,10 +31,9 @@ from utterwire_client.errors import (
     UtteranceCancelled,
     UtterwireError,
 )
-from utterwire_client.events import Audio, Complete, Event, Marks, Start, Word
+from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, Event, Marks, Start, Word
 from utterwire_client.interruption import Interruption, Precision, heard_of
 from utterwire_client.player import Player
-from utterwire_client.progress import SAMPLE_BYTES
 from utterwire_client.sentence import Lost, Sentence, Skipped, SpeechEvent, Spoken
 from utterwire_client.side_thread import SideThread
 from utterwire_client.speakable import SpeakableState, speakable

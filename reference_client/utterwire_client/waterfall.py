@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from utterwire_client.events import Audio, Complete, Start
+from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, Start
 from utterwire_client.player import Player
-from utterwire_client.progress import SAMPLE_BYTES
 from utterwire_client.sentence import SpeechEvent, Spoken
 from utterwire_client.sound import SoundFinder
 from utterwire_client.speech import Chunker

@@ -16,10 +16,10 @@ from utterwire_client.cli.exit_code import ExitCode, UsageError, exit_code_of
 from utterwire_client.cli.run import run
 from utterwire_client.cli.where import TRANSPORTS, TransportName, Where, add_where, import_http
 from utterwire_client.errors import PeerViolation, RequestInvalid, UtterwireError
-from utterwire_client.events import Audio, Complete, Event, Marks, Start, Word
+from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, Event, Marks, Start, Word
 from utterwire_client.interruption import in_source
 from utterwire_client.player import DevicePlayer, Player
-from utterwire_client.progress import SAMPLE_BYTES, Progress
+from utterwire_client.progress import Progress
 from utterwire_client.sentence import Sentence, Spoken
 from utterwire_client.side_thread import SideThread
 from utterwire_client.sink import Container, FileSink, RawContainer, Sink, StreamSink, WavContainer
