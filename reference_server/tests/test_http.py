@@ -335,7 +335,7 @@ async def test_other_methods_and_paths(start: Any, client: httpx.AsyncClient) ->
         answer = await client.request(method, f"{server.http}/invocations")
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST"), method
     for method, path, status in (
-        ("GET", "/", 404),
+        ("GET", "/nothing", 404),
         ("POST", "/invocations/", 404),
         ("GET", "/ping/", 404),
         ("DELETE", "/ping", 405),

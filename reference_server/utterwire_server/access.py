@@ -162,7 +162,7 @@ def tls_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
 
 
 def gates(
-    access: Access, told: Callable[[str], None], *, free: str, counted: frozenset[str]
+    access: Access, told: Callable[[str], None], *, free: frozenset[str], counted: frozenset[str]
 ) -> list[Middleware]:
     """What stands before an application: see `Gate`. Where origins are allowed, CORS for HTTP."""
     kept = [Middleware(Gate, access=access, told=told, free=free, counted=counted)]
@@ -186,7 +186,7 @@ class Gate:
 
     :param access: who may.
     :param told: called with the reason of each refusal, one of `REFUSALS`.
-    :param free: a path that everybody may have: whoever asks for health has no token.
+    :param free: paths that everybody may have: whoever asks for health has no token.
     :param counted: paths that count for their address while they are open.
     """
 
@@ -195,7 +195,7 @@ class Gate:
         app: ASGIApp,
         access: Access,
         told: Callable[[str], None],
-        free: str,
+        free: frozenset[str],
         counted: frozenset[str],
     ) -> None:
         self._app = app
@@ -207,7 +207,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path")
-        if scope["type"] not in ("http", "websocket") or path == self._free:
+        if scope["type"] not in ("http", "websocket") or path in self._free:
             await self._app(scope, receive, send)
             return
         address = _network(scope) if path in self._counted else None

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -17,6 +17,7 @@ from utterwire_server.access import gates
 from utterwire_server.http import Invocation, error_response
 from utterwire_server.service import Service
 from utterwire_server.session import Session
+from utterwire_server.ui import PAGE_PATHS, Relay, page_routes, relay_address
 
 __all__ = ["INVOCATIONS", "METRICS", "PING", "SESSION", "create_app"]
 
@@ -31,7 +32,14 @@ def create_app(service: Service) -> Starlette:
 
     It loads the engine when the server starts it and stops the engine when the server stops it.
     Shutting down in order is for who runs it: see `Service.drain`.
+
+    :raises ValueError: if the address of an allowed endpoint is none.
     """
+    addresses = sorted({relay_address(url) for url in service.settings.allowed_endpoints})
+    relays = {
+        str(number): Relay(service, str(number), address)
+        for number, address in enumerate(addresses, 1)
+    }
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -70,7 +78,7 @@ def create_app(service: Service) -> Starlette:
     async def no_such_session(websocket: WebSocket) -> None:
         await websocket.send_denial_response(JSONResponse(_NOT_FOUND, 404))
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route(PING, ping, methods=["GET", "POST"]),
         Route(SESSION, upgrade_required),
         WebSocketRoute(SESSION, session),
@@ -80,13 +88,18 @@ def create_app(service: Service) -> Starlette:
         routes.insert(0, Route(INVOCATIONS, _Invocations(service), methods=["POST"]))
     if service.settings.metrics:
         routes.insert(0, Route(METRICS, metrics))
+    if service.settings.ui:
+        for relay in relays.values():
+            routes[:0] = relay.routes()
+        routes[:0] = page_routes(service, relays)
+    relayed = frozenset[str]().union(*(relay.paths for relay in relays.values()))
     app = Starlette(
         routes=routes,
         middleware=gates(
             service.access,
             lambda reason: service.tell("refused", reason),
-            free=PING,
-            counted=frozenset({SESSION, INVOCATIONS}),
+            free=PAGE_PATHS | {PING} if service.settings.ui else frozenset({PING}),
+            counted=relayed | {SESSION, INVOCATIONS},
         ),
         lifespan=lifespan,
         exception_handlers={HTTPException: _told_as_json, Exception: _told_as_internal},

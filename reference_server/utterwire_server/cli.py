@@ -65,6 +65,19 @@ def _switch(text: str) -> bool:
     return switches[text]
 
 
+class _Added(argparse.Action):
+    """Adds to what was given before."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, getattr(namespace, self.dest) | values)
+
+
 def _shown(default: object) -> str:
     """A default as a person would write it."""
     match default:
@@ -138,6 +151,13 @@ def _flags() -> tuple[_Flag, ...]:
         ("body-timeout", _number, s.body_timeout_s, "seconds a request body may take"),
         ("send-buffer-bytes", _whole, s.send_buffer_bytes, "kernel send buffer of a connection"),
         ("metrics", _switch, s.metrics, "whether /metrics is served, on or off"),
+        ("ui", _switch, s.ui, "whether the page at / is served, on or off; --no-ui turns it off"),
+        (
+            "allow-endpoint",
+            _names,
+            frozenset(),
+            "address of another endpoint that the page may speak through; may be given repeatedly",
+        ),
         ("tracing", _switch, False, "whether spans are sent, on or off; where to is for OTEL_*"),
         ("token-file", str, None, "bearer tokens, one a line, of which a client needs one"),
         ("allowed-origins", _names, frozenset(), "sites whose pages are let in; * for any"),
@@ -187,10 +207,14 @@ def _parse(
         parser.add_argument(
             f"--{name}",
             type=kind,
+            action=_Added if name == "allow-endpoint" else "store",
             default=default,
             metavar=name.rpartition("-")[2].upper(),
             help=f"{text} (default {_shown(default)})".replace("%", "%%"),
         )
+    parser.add_argument(
+        "--no-ui", dest="ui", action="store_false", default=argparse.SUPPRESS, help="as --ui off"
+    )
     from_environment = []
     for name, kind, _, _ in flags:
         variable = _PREFIX + name.upper().replace("-", "_")
@@ -206,7 +230,10 @@ def _parse(
 def _settings(values: argparse.Namespace) -> Settings:
     from utterwire_server.settings import Settings
 
-    fields = {}
+    from utterwire_server.ui import relay_address
+
+    allowed = {relay_address(url) for url in values.allow_endpoint}
+    fields: dict[str, Any] = {"allowed_endpoints": frozenset(allowed)}
     for name, value in vars(values).items():
         field = name if name in Settings.__dataclass_fields__ else f"{name}_s"
         if field in Settings.__dataclass_fields__:

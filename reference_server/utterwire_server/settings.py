@@ -44,7 +44,8 @@ class Settings:
     work on it, of which one session's count up to an eighth of the bound. ``send_buffer_bytes``
     is asked of the kernel, which on Linux takes twice as much.
 
-    ``metrics``: whether there is a `/metrics`.
+    ``metrics``: whether there is a `/metrics`. ``ui``: whether there is a page at `/`, and
+    ``allowed_endpoints``: addresses of other endpoints that it may speak through.
 
     :raises ValueError: if a value cannot be, naming it and what it may be.
     """
@@ -65,6 +66,8 @@ class Settings:
     body_timeout_s: float = 30.0
     send_buffer_bytes: int = 65_536
     metrics: bool = True
+    ui: bool = True
+    allowed_endpoints: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         unknown = sorted(self.profiles - PROFILES)
@@ -94,6 +97,8 @@ class Settings:
             value = getattr(self, f"{name}_timeout_s")
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}_timeout_s is {value:g}; it must be above 0")
+        if self.allowed_endpoints and not self.ui:
+            raise ValueError("endpoints are allowed for the page, but there is no page")
         if not 0 <= self.shutdown_timeout_s < math.inf:
             raise ValueError(
                 f"shutdown_timeout_s is {self.shutdown_timeout_s:g}; it must be 0 or more"

@@ -1,0 +1,12 @@
+"""The page at `/`: speak in a browser, and measure what is heard there.
+
+Its files are in `static/`: HTML, CSS and ES modules as they are, without a build step. `player.md`
+among them tells how to use the player in a page of one's own.
+"""
+
+from __future__ import annotations
+
+from utterwire_server.ui.page import PAGE_PATHS, page_routes
+from utterwire_server.ui.relay import Relay, relay_address
+
+__all__ = ["PAGE_PATHS", "Relay", "page_routes", "relay_address"]

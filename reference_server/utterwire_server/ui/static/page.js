@@ -1,0 +1,673 @@
+// The page: what is on it, and what happens when something is clicked.
+
+import { SentenceCutter, split, tokensOf, typed } from "./agent.js";
+import { Waveform, drawWaterfall, told } from "./drawing.js";
+import { Measurement, between } from "./measurement.js";
+import { RequestSpeech } from "./request-speech.js";
+import { snippets } from "./snippets.js";
+import { Player, Prebuffer, SocketSpeech } from "./utterwire-player.js";
+
+const at = (id) => document.getElementById(id);
+const BASE = new URL("./", document.baseURI);
+const SESSION = "invocations-bidirectional-stream";
+const ASK_EVERY_MS = 2000;
+
+const SAMPLES = {
+  short: "Hello! I am listening.",
+  long:
+    "The lighthouse keeper wrote a line each evening. He told of the wind, of ships that passed, " +
+    "and of birds that rested on the rail. Some evenings had nothing to tell. Then he wrote that, " +
+    "too, and drew the horizon below it. After forty years he had drawn it so often that he could " +
+    "do it with closed eyes. It was never quite straight. Neither, he used to say, was the sea.",
+  numbers:
+    "Your order of 3 lamps at $24.50 each ships on 12 March. Call 555-0142 between 9:30 and 17:00. " +
+    "The parcel weighs 2.4 kg, about 5 pounds.",
+};
+
+let server = null; // What `ui/state` told last.
+let isGone = false;
+let player = null;
+let speech = null;
+let speechKey = "";
+let measurement = null;
+let writing = null; // Aborts the agent that is being simulated.
+let interruptedAt = null;
+let isDirty = false;
+const history = new Map(); // Settings -> runs
+const waveform = new Waveform();
+const remote = new Map(); // Endpoint -> what its `session` told
+const spoken = new Map(); // id -> {element, words, base}
+
+// --- the server ----------------------------------------------------------------------------------
+
+function authorized() {
+  const token = at("token").value.trim();
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+async function askServer() {
+  let answer = null;
+  try {
+    const response = await fetch(new URL("ui/state", BASE), { headers: authorized() });
+    if (response.status === 401) {
+      showLocked();
+      return;
+    }
+    if (response.ok) answer = await response.json();
+  } catch {
+    // Nobody is there: told below.
+  }
+  const isFirst = server === null && answer !== null;
+  isGone = answer === null;
+  if (answer !== null) server = answer;
+  if (isFirst) fillChoices();
+  showServer();
+}
+
+function showLocked() {
+  at("token-field").hidden = false;
+  setStatus("unknown", "This server wants a token.");
+  if (!server) {
+    const why = at("token").value
+      ? "The server does not know this token."
+      : "This server wants a token: enter it above, and its voices appear.";
+    notice(why, Boolean(at("token").value));
+  }
+  updateButtons();
+}
+
+function setStatus(status, text) {
+  at("server").firstElementChild.dataset.status = status;
+  if (at("server-text").textContent !== text) at("server-text").textContent = text;
+}
+
+function showServer() {
+  if (isGone) {
+    setStatus("gone", server ? "The server does not answer any more." : "The server does not answer.");
+  } else {
+    setStatus(server.status, `${server.status} · engine ${server.engine} · ${server.version}`);
+    const values = {
+      "/ping": server.status,
+      Sessions: String(server.sessions),
+      "Open, with requests": `${server.guests} of ${server.max_guests}`,
+      "Utterances queued": String(server.queue.utterances),
+      "Characters queued": String(server.queue.characters),
+      "Work queued": `${server.queue.seconds.toFixed(1)} s`,
+      Profiles: server.profiles.join(", "),
+    };
+    describe(at("state"), values);
+  }
+  updateButtons();
+}
+
+function describe(list, values) {
+  for (const [name, value] of Object.entries(values)) {
+    let place = list.querySelector(`[data-name="${CSS.escape(name)}"]`);
+    if (place === null) {
+      place = document.createElement("div");
+      place.dataset.name = name;
+      place.append(document.createElement("dt"), document.createElement("dd"));
+      place.firstChild.textContent = name;
+      list.append(place);
+    }
+    if (place.lastChild.textContent !== value) place.lastChild.textContent = value;
+  }
+}
+
+// --- choices -------------------------------------------------------------------------------------
+
+function setOptions(select, values, labels = {}) {
+  const before = select.value;
+  select.replaceChildren(...values.map((value) => new Option(labels[value] ?? value, value)));
+  if (values.includes(before)) select.value = before;
+}
+
+function fillChoices() {
+  at("token-field").hidden = !server.token;
+  notice("");
+  const names = { "": "this server" };
+  for (const { name, url } of server.endpoints) names[name] = url;
+  setOptions(at("endpoint"), Object.keys(names).sort(), names);
+  fillForEndpoint();
+}
+
+/** What the chosen endpoint offers. */
+function offered() {
+  const name = at("endpoint").value;
+  if (!server) return null;
+  if (name === "") return server;
+  const session = remote.get(name);
+  if (!session) return null;
+  const rates = Object.fromEntries(session.formats.map((format) => [format, session.sample_rates]));
+  const { min_speed: min, max_speed: max } = session.limits;
+  return { ...session, formats: rates, speed: { min, max }, ...session.limits };
+}
+
+function fillForEndpoint() {
+  const offer = offered();
+  const transports = ["websocket", "sse", "http"].filter((transport) => isPossible(transport));
+  const labels = { websocket: "WebSocket, binary", sse: "Events (SSE), base64", http: "HTTP, /invocations" };
+  setOptions(at("transport"), transports, labels);
+  setOptions(at("voice"), offer?.voices ?? [""], { "": "its default" });
+  setOptions(at("format"), offer ? Object.keys(offer.formats) : ["pcm_s16le"]);
+  if (offer) {
+    at("speed").min = offer.speed.min;
+    at("speed").max = offer.speed.max;
+  }
+  showSnippets();
+}
+
+function isPossible(transport) {
+  const isRemote = at("endpoint").value !== "";
+  // A browser cannot give a WebSocket a header, so no token either.
+  if (transport === "websocket") return !server.token;
+  if (isRemote) return server.http_relay;
+  return server.profiles.includes(transport);
+}
+
+async function chooseEndpoint() {
+  const name = at("endpoint").value;
+  dropSpeech();
+  fillForEndpoint();
+  if (name === "" || remote.has(name) || !isPossible("websocket")) return;
+  try {
+    remote.set(name, await introduced(addressOf(name, SESSION, "ws")));
+  } catch {
+    notice("This endpoint tells nothing of itself: voice and format are its defaults.");
+  }
+  if (at("endpoint").value === name) fillForEndpoint();
+}
+
+/** What an endpoint tells of itself (the profile `negotiate`). */
+function introduced(url) {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(url);
+    const timer = setTimeout(() => socket.close(), 5000);
+    socket.onopen = () => socket.send('{"type":"hello","protocol_versions":[1]}');
+    socket.onclose = () => {
+      clearTimeout(timer);
+      reject(new Error("no session"));
+    };
+    socket.onmessage = ({ data }) => {
+      const message = typeof data === "string" ? JSON.parse(data) : {};
+      if (message.type === "session") resolve(message);
+      socket.send('{"type":"close"}');
+    };
+  });
+}
+
+function addressOf(name, path, scheme = "") {
+  const url = new URL(name === "" ? path : `ui/relay/${name}/${path}`, BASE);
+  if (scheme === "ws") url.protocol = url.protocol.replace("http", "ws");
+  return url.href;
+}
+
+// --- speaking ------------------------------------------------------------------------------------
+
+function notice(text, isError = false) {
+  const place = at("notice");
+  place.classList.toggle("error", isError);
+  if (place.textContent !== text) place.textContent = text;
+}
+
+function isSpeaking() {
+  return writing !== null || (measurement !== null && !measurement.isOver);
+}
+
+function updateButtons() {
+  at("speak").disabled = !server || isGone;
+  at("interrupt").disabled = !isSpeaking();
+  at("export").disabled = !measurement || !measurement.rows.some((row) => row.firstByteAt !== null);
+}
+
+function dropSpeech() {
+  speech?.close();
+  speech = null;
+}
+
+function prebufferKey() {
+  return `prebuffer ${at("endpoint").value} ${at("transport").value}`;
+}
+
+/** The player, made on the first click: before that a browser would keep it silent. */
+async function openPlayer() {
+  if (player === null) {
+    const initial = Number(sessionStorage.getItem(prebufferKey())) || undefined;
+    const opened = await Player.open({ prebuffer: new Prebuffer({ initial }) });
+    listen(opened);
+    player = opened;
+  }
+  const state = await player.resume();
+  if (state !== "running") {
+    throw new Error("The browser holds the sound back. Press Speak once more, or allow sound for this page.");
+  }
+  return player;
+}
+
+function listen(to) {
+  to.addEventListener("samples", ({ detail }) => {
+    if (spoken.has(detail.id)) waveform.add(detail);
+  });
+  to.addEventListener("begin", ({ detail }) => startWords(detail));
+  to.addEventListener("end", ({ detail }) => finishWords(detail.id));
+  to.addEventListener("resumed", ({ detail }) => {
+    const line = spoken.get(detail.id);
+    if (line?.base) line.base += 1000 * detail.seconds;
+  });
+  to.addEventListener("flushed", ({ detail }) => {
+    if (interruptedAt === null) return;
+    at("silent").textContent = told(Math.max(0, detail.audibleAt - interruptedAt));
+    interruptedAt = null;
+  });
+  to.addEventListener("drained", () => finishRun());
+  to.addEventListener("prebuffer", ({ detail }) => {
+    sessionStorage.setItem(prebufferKey(), detail.seconds);
+  });
+}
+
+function openSpeech() {
+  const transport = at("transport").value;
+  const name = at("endpoint").value;
+  const key = `${name} ${transport} ${at("token").value}`;
+  if (speech?.isAlive && speechKey === key) return speech;
+  speech?.close();
+  speechKey = key;
+  if (transport === "websocket") {
+    speech = new SocketSpeech(new WebSocket(addressOf(name, SESSION, "ws")), player);
+  } else {
+    const events = transport === "sse";
+    const url = addressOf(name, "invocations");
+    speech = new RequestSpeech(url, player, { events, token: at("token").value.trim() });
+  }
+  follow(speech);
+  return speech;
+}
+
+function follow(it) {
+  it.addEventListener("marks", ({ detail }) => setWords(detail));
+  it.addEventListener("cancelled", ({ detail }) => loseSentence(detail.id));
+  it.addEventListener("complete", () => finishRun());
+  it.addEventListener("failed", ({ detail }) => {
+    loseSentence(detail.id);
+    const kept = `${detail.seconds.toFixed(1)} s of audio kept`;
+    const told = detail.message.replace(/[.]$/, "");
+    const origin = "pages of this origin are not let in";
+    const advice = told === origin ? `; start the server with --allowed-origins ${location.origin}` : "";
+    notice(`${told[0].toUpperCase()}${told.slice(1)}: ${kept}${advice}.`, true);
+    finishRun();
+  });
+}
+
+async function speak() {
+  const text = at("text").value;
+  if (!/\S/.test(text)) {
+    notice("There is nothing to speak: type or paste some text.", true);
+    at("text").focus();
+    return;
+  }
+  if (isSpeaking()) interrupt();
+  notice("");
+  try {
+    await openPlayer();
+  } catch (error) {
+    notice(error.message, true);
+    return;
+  }
+  begin(text);
+}
+
+function begin(text) {
+  measurement?.stop();
+  const through = openSpeech();
+  const isAgent = at("agent").checked;
+  const rate = isAgent ? Math.max(1, Number(at("rate").value) || 30) : null;
+  measurement = new Measurement(
+    {
+      madeBy: `utterwire page ${server.version}`,
+      endpoint: endpointOf(at("endpoint").value),
+      options: {
+        transport: at("transport").value,
+        depth: through.depth,
+        pieces_per_s: rate,
+        voice: at("voice").value || null,
+        lead_s: player.prebuffer.seconds,
+      },
+    },
+    () => (isDirty = true),
+  );
+  measurement.follow(through);
+  waveform.clear();
+  spoken.clear();
+  at("spoken").replaceChildren();
+  at("silent").textContent = "–";
+  const fields = requestFields();
+  const offer = offered();
+  const longest = offer?.max_text_chars ?? 4096;
+  const now = performance.now();
+  const give = (sentence, beganAt, readyAt) => {
+    for (const piece of split(sentence, longest)) say(through, piece, fields, beganAt, readyAt);
+  };
+  if (isAgent) {
+    write(text, rate, give);
+  } else if (at("cut").value === "whole") {
+    give(text.trim(), now, now);
+  } else {
+    const cutter = new SentenceCutter(document.documentElement.lang);
+    for (const sentence of [...cutter.feed(text), ...cutter.finish()]) give(sentence, now, now);
+  }
+  if (!isAgent && measurement.rows.length === 0) {
+    notice("In this text there is nothing to speak.", true);
+  }
+  at("no-waterfall").hidden = true;
+  at("waterfall-frame").hidden = at("legend").hidden = false;
+  updateButtons();
+}
+
+function requestFields() {
+  const fields = { speed: Number(at("speed").value), format: at("format").value };
+  if (at("voice").value) fields.voice = at("voice").value;
+  const claims = at("endpoint").value === "" ? server.profiles : (offered()?.profiles ?? []);
+  if (at("transport").value === "websocket" && claims.includes("timing")) fields.marks = ["word"];
+  return fields;
+}
+
+function endpointOf(name) {
+  const url = name === "" ? BASE.href : server.endpoints.find((it) => it.name === name).url;
+  return { name: name === "" ? "this server" : new URL(url).host, url: url.replace(/[?#].*/, "") };
+}
+
+/** The agent: tokens at a rate, and sentences out of them as soon as they are whole. */
+async function write(text, rate, give) {
+  const aborter = new AbortController();
+  writing = aborter;
+  const draft = document.createElement("span");
+  draft.className = "sentence draft";
+  at("spoken").append(draft);
+  const cutter = new SentenceCutter(document.documentElement.lang);
+  let beganAt = null;
+  const cut = (sentences) => {
+    const now = performance.now();
+    for (const sentence of sentences) {
+      give(sentence, beganAt ?? now, now);
+      draft.textContent = "";
+      beganAt = null;
+    }
+  };
+  const token = (piece) => {
+    beganAt ??= performance.now();
+    draft.textContent += piece;
+    const sentences = cutter.feed(piece);
+    cut(sentences);
+    if (sentences.length > 0) draft.textContent = ` ${cutter.held}`;
+    at("spoken").append(draft);
+  };
+  await typed(text, rate, token, aborter.signal);
+  draft.remove();
+  if (!aborter.signal.aborted) cut(cutter.finish());
+  if (writing === aborter) writing = null;
+  updateButtons();
+  finishRun();
+}
+
+function say(through, text, fields, beganAt, readyAt) {
+  const index = measurement.rows.length;
+  const element = document.createElement("span");
+  element.className = "sentence unmarked";
+  element.textContent = text;
+  if (index > 0) at("spoken").append(" ");
+  at("spoken").append(element);
+  // The row is there before the events that tell of it.
+  const id = through.nextId;
+  spoken.set(id, { element, text, words: [], base: null });
+  measurement.add({ id, index, text, beganAt, readyAt });
+  through.speak(text, fields);
+}
+
+function interrupt() {
+  if (!isSpeaking()) return;
+  interruptedAt = performance.now();
+  writing?.abort();
+  writing = null;
+  speech?.interrupt();
+  notice("Interrupted.");
+  updateButtons();
+}
+
+/** Remember a run that is over, and tell how far runs of the same settings lie apart. */
+function finishRun() {
+  isDirty = true;
+  updateButtons();
+  if (!measurement || writing || !measurement.isOver || measurement.isCounted) return;
+  if (measurement.isInterrupted || measurement.rows.some((row) => row.failure)) return;
+  measurement.isCounted = true;
+  const { first_byte_s: firstByte, heard_s: heard } = measurement.summary();
+  if (heard === null) return;
+  const key = JSON.stringify([measurement.about, measurement.rows.map((row) => row.text)]
+    .map((it) => it.options ? { ...it.options, lead_s: 0, url: it.endpoint.url } : it));
+  const runs = history.get(key) ?? [];
+  runs.push({ firstByte: 1000 * firstByte, heard: 1000 * heard });
+  history.set(key, runs);
+  if (runs.length < 2) {
+    at("spread").textContent = "";
+    return;
+  }
+  const spread = (name) => {
+    const values = runs.map((run) => run[name]).sort((a, b) => a - b);
+    const middle = values[values.length >> 1];
+    return `${told(middle)} (${told(values[0])} to ${told(values.at(-1))})`;
+  };
+  at("spread").textContent =
+    `The same ${runs.length} times. Median and range: first byte ${spread("firstByte")}, ` +
+    `heard ${spread("heard")}.`;
+}
+
+// --- words ---------------------------------------------------------------------------------------
+
+function setWords({ id, words }) {
+  const line = spoken.get(id);
+  if (!line || words.length === 0) return;
+  line.words.push(...words.map((word) => ({ ...word, element: null })));
+  const points = Array.from(line.text);
+  const parts = [];
+  let done = 0;
+  for (const word of line.words) {
+    if (word.char_start < done) continue;
+    parts.push(points.slice(done, word.char_start).join(""));
+    word.element = document.createElement("span");
+    word.element.className = "word";
+    word.element.textContent = points.slice(word.char_start, word.char_end).join("");
+    parts.push(word.element);
+    done = word.char_end;
+  }
+  parts.push(points.slice(done).join(""));
+  line.element.classList.remove("unmarked");
+  line.element.replaceChildren(...parts);
+}
+
+function startWords({ id, audibleAt }) {
+  const line = spoken.get(id);
+  if (!line) return;
+  line.base = audibleAt;
+  line.element.classList.add("playing");
+  line.element.scrollIntoView?.({ block: "nearest" });
+}
+
+function finishWords(id) {
+  const line = spoken.get(id);
+  if (!line) return;
+  line.base = null;
+  line.element.classList.replace("playing", "heard");
+  for (const { element } of line.words) element?.classList.replace("now", "said");
+  isDirty = true;
+}
+
+function loseSentence(id) {
+  const line = spoken.get(id);
+  if (!line) return;
+  line.base = null;
+  line.element.classList.remove("playing");
+  line.element.classList.add("lost");
+  for (const { element } of line.words) element?.classList.remove("now");
+}
+
+function lightWords(now) {
+  for (const { base, words } of spoken.values()) {
+    if (base === null) continue;
+    const heard = (now - base) / 1000;
+    for (const { element, start_s: start, end_s: end } of words) {
+      if (element === null) continue;
+      element.classList.toggle("now", heard >= start && heard < end);
+      element.classList.toggle("said", heard >= start);
+    }
+  }
+}
+
+// --- pictures ------------------------------------------------------------------------------------
+
+function heardSeconds(now) {
+  let seconds = null;
+  for (const [id, { base, element }] of spoken) {
+    const start = waveform.startOf(id);
+    if (start === null) continue;
+    if (base !== null) seconds = start + Math.max(0, now - base) / 1000;
+    else if (element.classList.contains("heard")) seconds = Math.max(seconds ?? 0, waveform.endOf(id));
+  }
+  return seconds;
+}
+
+function draw() {
+  requestAnimationFrame(draw);
+  const now = performance.now();
+  lightWords(now);
+  const isMoving = measurement !== null && !measurement.isOver;
+  if (!isDirty && !isMoving) return;
+  isDirty = false;
+  waveform.draw(at("waveform"), heardSeconds(now));
+  if (measurement === null || measurement.rows.length === 0) return;
+  drawWaterfall(at("waterfall"), measurement, now);
+  const summary = measurement.summary();
+  const ms = (seconds) => (seconds === null ? "–" : told(1000 * seconds));
+  const first = measurement.rows.find((row) => row.firstByteAt !== null);
+  show("first-byte", ms(summary.first_byte_s));
+  show("first-sound", ms(summary.first_sound_s));
+  show("rendered", first ? ms(between(first.sentAt, first.renderedAt)) : "–");
+  show("heard", first ? ms(between(first.sentAt, first.heardAt)) : "–");
+  show("gaps", summary.gaps ? `${summary.gaps} (${ms(summary.gap_s)})` : "0");
+  show("underruns", summary.underruns ? `${summary.underruns} (${ms(summary.stall_s)})` : "0");
+  show("buffer", player ? told(1000 * player.bufferedSeconds) : "–");
+  show("prebuffer", player ? told(1000 * player.prebuffer.seconds) : "–");
+}
+
+function show(id, text) {
+  const place = at(id);
+  if (place.textContent !== text) place.textContent = text;
+}
+
+// --- export and snippets -------------------------------------------------------------------------
+
+function exportDocument() {
+  const text = `${JSON.stringify(measurement.document(), null, 2)}\n`;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  const stamp = measurement.startedWhen.toISOString().replace(/[:.]/g, "-");
+  link.download = `utterwire-latency-${stamp}.json`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+let tab = 0;
+
+function showSnippets() {
+  const address = BASE.href.replace(/[/]$/, "");
+  const first = tokensOf(at("text").value).join("").trim().split("\n")[0];
+  const text = first.length > 60 ? `${first.slice(0, 60).replace(/\s\S*$/, "")}.` : first || "Hello.";
+  const all = snippets({
+    http: address,
+    websocket: address.replace(/^http/, "ws"),
+    text,
+    voice: at("endpoint").value === "" ? at("voice").value : "",
+    isSecret: Boolean(server?.token),
+  });
+  const tabs = at("tabs");
+  if (tabs.children.length === 0) {
+    all.forEach(({ name }, index) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = `tab-${index}`;
+      button.role = "tab";
+      button.textContent = name;
+      button.setAttribute("aria-controls", "snippet-panel");
+      button.addEventListener("click", () => chooseTab(index));
+      tabs.append(button);
+    });
+  }
+  Array.from(tabs.children).forEach((button, index) => {
+    button.setAttribute("aria-selected", String(index === tab));
+    button.tabIndex = index === tab ? 0 : -1;
+  });
+  at("snippet-panel").setAttribute("aria-labelledby", `tab-${tab}`);
+  at("snippet").textContent = all[tab].code;
+}
+
+function chooseTab(index) {
+  const tabs = at("tabs").children;
+  tab = (index + tabs.length) % tabs.length;
+  at("copied").textContent = "";
+  showSnippets();
+}
+
+async function copySnippet() {
+  try {
+    await navigator.clipboard.writeText(at("snippet").textContent);
+    at("copied").textContent = "Copied.";
+  } catch {
+    getSelection().selectAllChildren(at("snippet"));
+    at("copied").textContent = "Marked: copy it with the keyboard.";
+  }
+}
+
+// --- begin ---------------------------------------------------------------------------------------
+
+at("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!at("speak").disabled) speak();
+});
+at("interrupt").addEventListener("click", interrupt);
+at("export").addEventListener("click", exportDocument);
+at("copy").addEventListener("click", copySnippet);
+at("endpoint").addEventListener("change", chooseEndpoint);
+at("voice").addEventListener("change", showSnippets);
+at("text").addEventListener("change", showSnippets);
+at("token").addEventListener("change", askServer);
+at("agent").addEventListener("change", () => {
+  at("rate").disabled = !at("agent").checked;
+  at("cut").disabled = at("agent").checked;
+});
+at("speed").addEventListener("input", () => {
+  at("speed-shown").textContent = Number(at("speed").value).toFixed(1);
+});
+at("samples").addEventListener("click", ({ target }) => {
+  const sample = SAMPLES[target.dataset.sample];
+  if (sample === undefined) return;
+  at("text").value = sample;
+  showSnippets();
+});
+at("tabs").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (step === undefined) return;
+  event.preventDefault();
+  chooseTab(tab + step);
+  at(`tab-${tab}`).focus();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
+  else if (event.key === "Escape") interrupt();
+});
+new ResizeObserver(() => (isDirty = true)).observe(at("waveform"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (isDirty = true));
+setInterval(() => {
+  if (!document.hidden) askServer();
+}, ASK_EVERY_MS);
+showSnippets();
+askServer();
+requestAnimationFrame(draw);

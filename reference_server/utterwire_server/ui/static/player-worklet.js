@@ -1,0 +1,156 @@
+// The side of the player that runs in the audio thread: a ring of samples, and exact accounts of
+// what was rendered. It allocates nothing while it plays but the few messages it sends.
+//
+// Told by the player (in this order, for each utterance):
+//   {type: "begin", id}, {type: "audio", samples}..., {type: "end", id}
+// and at any time {type: "prebuffer", frames} and {type: "flush"}.
+
+/** What is left of the last sample after each frame of silence: a step to zero would click. */
+const DECAY = 0.9;
+const INAUDIBLE = 1e-5;
+/** Quanta between two reports of how much is buffered. */
+const REPORT_EVERY = 8;
+
+class UtterwirePlayer extends AudioWorkletProcessor {
+  constructor(options) {
+    super();
+    const { capacity, prebuffer, record } = options.processorOptions;
+    this.ring = new Float32Array(capacity); // A power of two.
+    this.mask = capacity - 1;
+    this.prebuffer = prebuffer;
+    this.record = record;
+    this.written = 0; // Samples since the beginning of all.
+    this.read = 0;
+    this.cues = []; // {position, name, id}, in order; at most a few for each utterance.
+    this.open = false; // More of the utterance that was written last is to come.
+    this.playing = false;
+    this.starved = 0; // Frames of silence since the ring ran dry inside of an utterance.
+    this.dryFrame = 0;
+    this.isStarved = false;
+    this.last = 0;
+    this.quanta = 0;
+    this.port.onmessage = (event) => this.take(event.data);
+  }
+
+  take(message) {
+    switch (message.type) {
+      case "audio":
+        this.write(message.samples);
+        break;
+      case "begin":
+        this.open = true;
+        this.cues.push({ position: this.written, name: "begin", id: message.id });
+        break;
+      case "end":
+        this.open = false;
+        this.cues.push({ position: this.written, name: "end", id: message.id });
+        break;
+      case "prebuffer":
+        this.prebuffer = message.frames;
+        break;
+      case "flush":
+        this.port.postMessage({ type: "flushed", frame: currentFrame, dropped: this.buffered });
+        this.read = this.written;
+        this.cues.length = 0;
+        this.open = this.playing = this.isStarved = false;
+        this.starved = 0;
+        break;
+    }
+  }
+
+  get buffered() {
+    return this.written - this.read;
+  }
+
+  write(samples) {
+    // The player never sends more than there is room for.
+    const at = this.written & this.mask;
+    const first = Math.min(samples.length, this.ring.length - at);
+    this.ring.set(samples.subarray(0, first), at);
+    this.ring.set(samples.subarray(first), 0);
+    this.written += samples.length;
+  }
+
+  process(_inputs, outputs) {
+    const out = outputs[0][0];
+    let filled = 0;
+    if (!this.playing && this.buffered > 0 && (!this.open || this.buffered >= this.prebuffer)) {
+      this.playing = true;
+      if (this.isStarved) {
+        this.isStarved = false;
+        this.port.postMessage({ type: "resumed", frame: currentFrame, frames: this.starved });
+        this.starved = 0;
+      }
+    }
+    if (this.playing) {
+      filled = Math.min(out.length, this.buffered);
+      const at = this.read & this.mask;
+      const first = Math.min(filled, this.ring.length - at);
+      out.set(this.ring.subarray(at, at + first), 0);
+      out.set(this.ring.subarray(0, filled - first), first);
+      this.tellCues(filled);
+      this.read += filled;
+      if (filled > 0) this.last = out[filled - 1];
+    }
+    if (filled < out.length) this.fallSilent(out, filled);
+    if (this.record) {
+      const samples = out.slice();
+      this.port.postMessage({ type: "rendered", frame: currentFrame, samples }, [samples.buffer]);
+    }
+    this.quanta += 1;
+    if ((this.playing || this.buffered > 0) && this.quanta % REPORT_EVERY === 0) this.report();
+    return true;
+  }
+
+  /** Tell which utterances begin or end in the next `filled` samples, and in which frame. */
+  tellCues(filled) {
+    const until = this.read + filled;
+    while (this.cues.length > 0) {
+      const { position, name, id } = this.cues[0];
+      // An utterance begins with its first sample, and has ended after its last.
+      if (name === "begin" ? position >= until : position > until) return;
+      this.cues.shift();
+      const frame = currentFrame + (position - this.read);
+      this.port.postMessage({ type: name, id, frame });
+    }
+  }
+
+  fallSilent(out, filled) {
+    if (this.playing) {
+      this.playing = false;
+      const frame = currentFrame + filled;
+      this.dryFrame = frame;
+      if (this.open) {
+        this.isStarved = true;
+        this.port.postMessage({ type: "underrun", frame });
+      } else {
+        this.port.postMessage({ type: "drained", frame });
+      }
+      this.report();
+    }
+    if (this.isStarved) {
+      if (!this.open && this.buffered === 0) {
+        // Nothing more came: the silence was the end of it, only told late.
+        this.isStarved = false;
+        this.port.postMessage({ type: "resumed", frame: this.dryFrame, frames: 0 });
+        for (const { name, id } of this.cues.splice(0)) {
+          this.port.postMessage({ type: name, id, frame: this.dryFrame });
+        }
+        this.port.postMessage({ type: "drained", frame: this.dryFrame });
+        this.starved = 0;
+      } else {
+        this.starved += out.length - filled;
+      }
+    }
+    for (let at = filled; at < out.length; at += 1) {
+      this.last = Math.abs(this.last) < INAUDIBLE ? 0 : this.last * DECAY;
+      out[at] = this.last;
+    }
+  }
+
+  report() {
+    this.port.postMessage({ type: "level", frame: currentFrame, read: this.read });
+  }
+}
+
+registerProcessor("utterwire-player", UtterwirePlayer);
