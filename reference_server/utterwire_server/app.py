@@ -91,7 +91,7 @@ def create_app(service: Service) -> Starlette:
     if service.settings.ui:
         for relay in relays.values():
             routes[:0] = relay.routes()
-        routes[:0] = page_routes(service, relays)
+        routes += page_routes(service, relays)
     relayed = frozenset[str]().union(*(relay.paths for relay in relays.values()))
     app = Starlette(
         routes=routes,

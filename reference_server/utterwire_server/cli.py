@@ -229,7 +229,6 @@ def _parse(
 
 def _settings(values: argparse.Namespace) -> Settings:
     from utterwire_server.settings import Settings
-
     from utterwire_server.ui import relay_address
 
     allowed = {relay_address(url) for url in values.allow_endpoint}

@@ -179,6 +179,7 @@ def serve(service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None =
         shown = f"[{host}]" if ":" in host else host
         fields = {item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
         fields["profiles"] = sorted(settings.profiles)
+        fields["allowed_endpoints"] = sorted(settings.allowed_endpoints)
         options = service.options()
         fields["formats"] = list(options.formats)
         log_event(

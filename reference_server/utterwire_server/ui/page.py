@@ -12,7 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from utterwire_schemas import asyncapi
+from utterwire_schemas import SCHEMA_NAMES, asyncapi, schema
 
 from utterwire_server.service import Service
 from utterwire_server.ui.relay import Relay, http_transport
@@ -54,8 +54,12 @@ def _files() -> Mapping[str, tuple[bytes, str, str]]:
             data = file.read_bytes()
             path = "/" if file.name == "index.html" else _FOLDER + file.name
             found[path] = data, media_type, _tag(data)
-    messages = json.dumps(asyncapi(), ensure_ascii=False, indent=2).encode()
-    found[MESSAGES] = messages, "application/json", _tag(messages)
+    documents = {MESSAGES: asyncapi()}
+    # Where its references lead.
+    documents |= {f"{_FOLDER}json/{name}.json": schema(name) for name in SCHEMA_NAMES}
+    for path, document in documents.items():
+        data = json.dumps(document, ensure_ascii=False, indent=2).encode()
+        found[path] = data, "application/json", _tag(data)
     return found
 
 
@@ -63,7 +67,7 @@ def _tag(data: bytes) -> str:
     return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
 
-#: The page and its files: whoever has no token yet may have them, since there they are asked for it.
+#: The page and its files. Whoever has no token may have them, to be asked for it there.
 PAGE_PATHS: Final = frozenset(_files())
 
 

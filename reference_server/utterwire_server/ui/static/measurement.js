@@ -155,11 +155,11 @@ export class Measurement {
     on(player, "level", ({ at, seconds }) => this.levels.push([at, seconds]));
     on(player, "flushed", ({ at, audibleAt }) => {
       this.isInterrupted = true;
-      for (const row of this.rows) {
-        if (row.renderedAt !== null && row.renderedTo === null) {
-          row.renderedTo = at;
-          row.heardTo = audibleAt;
-        }
+      for (const row of this.rows.filter((it) => it.renderedTo === null)) {
+        row.failure ??= "interrupted";
+        if (row.renderedAt === null) continue;
+        row.renderedTo = at;
+        row.heardTo = audibleAt;
       }
     });
   }

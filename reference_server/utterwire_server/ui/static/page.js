@@ -255,6 +255,10 @@ function listen(to) {
     if (line?.base) line.base += 1000 * detail.seconds;
   });
   to.addEventListener("flushed", ({ detail }) => {
+    for (const [id, { element }] of spoken) {
+      if (!element.classList.contains("heard")) loseSentence(id);
+    }
+    finishRun();
     if (interruptedAt === null) return;
     at("silent").textContent = told(Math.max(0, detail.audibleAt - interruptedAt));
     interruptedAt = null;
@@ -433,8 +437,13 @@ function interrupt() {
   updateButtons();
 }
 
-/** Remember a run that is over, and tell how far runs of the same settings lie apart. */
+/** Something ended. The measurement may hear of it later than the page: so not at once. */
 function finishRun() {
+  queueMicrotask(settle);
+}
+
+/** Remember a run that is over, and tell how far runs of the same settings lie apart. */
+function settle() {
   isDirty = true;
   updateButtons();
   if (!measurement || writing || !measurement.isOver || measurement.isCounted) return;
@@ -517,7 +526,7 @@ function lightWords(now) {
     for (const { element, start_s: start, end_s: end } of words) {
       if (element === null) continue;
       element.classList.toggle("now", heard >= start && heard < end);
-      element.classList.toggle("said", heard >= start);
+      element.classList.toggle("said", heard >= end);
     }
   }
 }

@@ -29,6 +29,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     this.isStarved = false;
     this.last = 0;
     this.quanta = 0;
+    this.told = [];
     this.port.onmessage = (event) => this.take(event.data);
   }
 
@@ -78,7 +79,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       this.playing = true;
       if (this.isStarved) {
         this.isStarved = false;
-        this.port.postMessage({ type: "resumed", frame: currentFrame, frames: this.starved });
+        this.tell({ type: "resumed", frame: currentFrame, frames: this.starved });
         this.starved = 0;
       }
     }
@@ -99,7 +100,14 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     }
     this.quanta += 1;
     if ((this.playing || this.buffered > 0) && this.quanta % REPORT_EVERY === 0) this.report();
+    // Whoever is told of a frame has what was rendered up to it.
+    for (const message of this.told) this.port.postMessage(message);
+    this.told.length = 0;
     return true;
+  }
+
+  tell(message) {
+    this.told.push(message);
   }
 
   /** Tell which utterances begin or end in the next `filled` samples, and in which frame. */
@@ -111,7 +119,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       if (name === "begin" ? position >= until : position > until) return;
       this.cues.shift();
       const frame = currentFrame + (position - this.read);
-      this.port.postMessage({ type: name, id, frame });
+      this.tell({ type: name, id, frame });
     }
   }
 
@@ -122,9 +130,9 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       this.dryFrame = frame;
       if (this.open) {
         this.isStarved = true;
-        this.port.postMessage({ type: "underrun", frame });
+        this.tell({ type: "underrun", frame });
       } else {
-        this.port.postMessage({ type: "drained", frame });
+        this.tell({ type: "drained", frame });
       }
       this.report();
     }
@@ -132,11 +140,11 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       if (!this.open && this.buffered === 0) {
         // Nothing more came: the silence was the end of it, only told late.
         this.isStarved = false;
-        this.port.postMessage({ type: "resumed", frame: this.dryFrame, frames: 0 });
+        this.tell({ type: "resumed", frame: this.dryFrame, frames: 0 });
         for (const { name, id } of this.cues.splice(0)) {
-          this.port.postMessage({ type: name, id, frame: this.dryFrame });
+          this.tell({ type: name, id, frame: this.dryFrame });
         }
-        this.port.postMessage({ type: "drained", frame: this.dryFrame });
+        this.tell({ type: "drained", frame: this.dryFrame });
         this.starved = 0;
       } else {
         this.starved += out.length - filled;
@@ -149,7 +157,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
   }
 
   report() {
-    this.port.postMessage({ type: "level", frame: currentFrame, read: this.read });
+    this.tell({ type: "level", frame: currentFrame, read: this.read });
   }
 }
 

@@ -1,0 +1,536 @@
+"""The page in a browser: its player to the sample, its transports, and what it tells of failures.
+
+Nothing here depends on how fast the machine is: underruns may come, and are then accounted for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from utterwire_schemas import octets, validator, vectors
+from utterwire_server.encoders.g711 import ALAW, MULAW
+
+WAIT_MS = 60_000
+
+#: Loaded into the page before each script; `record` collects what a player tells.
+TOOLS = """
+const tools = {
+  at: (path) => import(new URL('ui/' + path, document.baseURI)),
+  record(player) {
+    const told = { events: [], blocks: [] };
+    for (const name of ['begin', 'end', 'underrun', 'resumed', 'drained', 'flushed'])
+      player.addEventListener(name, ({ detail }) => told.events.push({ name, ...detail }));
+    player.addEventListener('rendered', ({ detail }) => told.blocks.push(detail));
+    told.until = (name, count = 1) => new Promise((resolve) => {
+      const look = () => {
+        if (told.events.filter((it) => it.name === name).length >= count) resolve();
+      };
+      player.addEventListener(name, look);
+      look();
+    });
+    // The samples of frames [from, to), without the silence of underruns.
+    told.between = (from, to) => {
+      const start = told.blocks[0].frame;
+      const last = told.blocks.at(-1);
+      // While a context starts, quanta can be left out.
+      const all = new Float32Array(last.frame + last.samples.length - start);
+      for (const { frame, samples } of told.blocks) all.set(samples, frame - start);
+      const holes = [];
+      let dry = null;
+      for (const event of told.events) {
+        if (event.name === 'underrun') dry = event.frame;
+        if (event.name === 'resumed' && event.frames > 0) holes.push([dry, event.frames]);
+      }
+      const kept = [];
+      for (let frame = from; frame < to; frame += 1)
+        if (!holes.some(([at, frames]) => frame >= at && frame < at + frames))
+          kept.push(all[frame - start]);
+      return kept;
+    };
+    return told;
+  },
+  random(seed) {
+    // xorshift32: the same everywhere.
+    return (limit) => {
+      seed ^= seed << 13; seed ^= seed >>> 17; seed ^= seed << 5;
+      return (seed >>> 0) % limit;
+    };
+  },
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("needs Chromium")
+    options = ["no-sandbox", "disable-gpu", "disable-background-networking", "disable-sync"]
+    # A page may make sound only after somebody has clicked into it.
+    options += ["no-first-run", "autoplay-policy=document-user-activation-required"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=[f"--{option}" for option in options]
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def serving(*arguments: str, token: str | None = None) -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    command = [sys.executable, "-m", "utterwire_server", "--port", "0", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if token is not None:
+        environment["UTTERWIRE_TOKEN"] = token
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        try:
+            port = 0
+            for line in process.stderr:
+                entry = json.loads(line)
+                port = entry.get("port", port)
+                if entry["event"] == "ready":
+                    break
+            assert port, "the server did not start"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    # Nothing listens at the discard port.
+    with serving("--allow-endpoint", "ws://127.0.0.1:9") as url:
+        yield url
+
+
+class Page:
+    """A page, and what it complained of."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.goto(url)
+        page.wait_for_selector("#voice option:nth-child(2)", state="attached")
+
+    def run(self, script: str, argument: Any = None) -> Any:
+        """The value of an async script; `given` is the argument."""
+        return self.page.evaluate(f"async (given) => {{ {TOOLS} {script} }}", argument)
+
+    def speak(self, text: str, **choices: str) -> None:
+        for name, value in choices.items():
+            self.page.select_option(f"#{name}", value)
+        self.page.fill("#text", text)
+        self.page.click("#speak")
+
+    def finished(self) -> None:
+        self.page.wait_for_selector("#interrupt:disabled")
+
+    def export(self) -> Any:
+        with self.page.expect_download() as download:
+            self.page.click("#export")
+        return json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def page(chromium: Any, server: str) -> Iterator[Page]:
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    try:
+        opened = Page(context.new_page(), server + "/")
+        yield opened
+        # Nothing of elsewhere is asked for.
+        assert not [url for url in opened.asked if not url.startswith(("data:", "blob:", server))]
+    finally:
+        context.close()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def test_chunks_are_told_apart_as_the_vectors_say(page: Page) -> None:
+    rows = vectors("classification")
+    found = page.run(
+        """
+        const { classify } = await tools.at('utterwire-player.js');
+        return given.map(({ hex, frame }) => {
+          const bytes = Uint8Array.from(hex.match(/../g) ?? [], (it) => parseInt(it, 16));
+          const chunk = classify(bytes, frame);
+          return [chunk.kind, chunk.kind === 'audio' ? chunk.bytes.length : null];
+        });
+        """,
+        [{"hex": octets(row["chunk"]).hex(), "frame": row["frame"]} for row in rows],
+    )
+    for row, (kind, length) in zip(rows, found, strict=True):
+        assert row["receiver"] in (kind, "either"), row["id"]
+        if kind == "audio":
+            assert length == len(octets(row["chunk"])), row["id"]
+
+
+def test_event_streams_are_read_as_the_vectors_say_however_they_are_cut(page: Page) -> None:
+    rows = vectors("event-streams")
+    found = page.run(
+        """
+        const { EventStream } = await tools.at('event-stream.js');
+        return given.map((hex) => {
+          const bytes = Uint8Array.from(hex.match(/../g) ?? [], (it) => parseInt(it, 16));
+          return [1, 2, 7, bytes.length + 1].map((size) => {
+            const stream = new EventStream();
+            const events = [];
+            for (let at = 0; at < bytes.length; at += size)
+              events.push(...stream.push(bytes.subarray(at, at + size)));
+            return events;
+          });
+        });
+        """,
+        [octets(row["body"]).hex() for row in rows],
+    )
+    for row, cuts in zip(rows, found, strict=True):
+        for events in cuts:
+            assert events == row["events"], row["id"]
+
+
+@pytest.mark.parametrize("format", ["mulaw", "alaw"])
+def test_companded_samples_are_those_of_the_tables(page: Page, format: str) -> None:
+    found = page.run(
+        """
+        const { decoderOf } = await tools.at('sound-formats.js');
+        return Array.from(decoderOf(given).push(Uint8Array.from({ length: 256 }, (_, i) => i)));
+        """,
+        format,
+    )
+    samples = np.array([round(32_768 * value) for value in found], np.int16).view(np.uint16)
+    codes = (MULAW if format == "mulaw" else ALAW)[samples]
+    # Both of mu-law's zeros are zero.
+    wanted = [0xFF if format == "mulaw" and code == 0x7F else code for code in range(256)]
+    assert codes.tolist() == wanted
+
+
+def test_resampling_keeps_a_tone_and_does_not_depend_on_cuts(page: Page) -> None:
+    length, same, worst = page.run(
+        """
+        const { Resampler } = await tools.at('sound-formats.js');
+        const tone = (rate, count) =>
+          Float32Array.from({ length: count }, (_, i) => Math.sin(2764.6 * i / rate) / 2);
+        const through = (size) => {
+          const resampler = new Resampler(8000, 24000);
+          const made = [];
+          const input = tone(8000, 4000);
+          for (let at = 0; at < input.length; at += size)
+            made.push(...resampler.push(input.subarray(at, at + size)));
+          return [...made, ...resampler.finish()];
+        };
+        const whole = through(4000);
+        const wanted = tone(24000, 12000);
+        let worst = 0;
+        for (let at = 500; at < 11500; at += 1)
+          worst = Math.max(worst, Math.abs(whole[at] - wanted[at]));
+        const cut = through(37);
+        return [whole.length, cut.every((value, at) => value === whole[at]), worst];
+        """
+    )
+    assert length == 12_000
+    assert same
+    assert worst < 0.002
+
+
+# --- playing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_what_is_rendered_is_what_was_sent_to_the_sample(page: Page) -> None:
+    page.page.click("h1")
+    told = page.run(
+        """
+        const { Player } = await tools.at('utterwire-player.js');
+        const player = await Player.open({ record: true });
+        const told = tools.record(player);
+        await player.resume();
+        const random = tools.random(20260101);
+        const sent = new Map();
+        for (let number = 0; number < 100; number += 1) {
+          const sample = () => random(65536) - 32768;
+          const samples = Int16Array.from({ length: 1 + random(1500) }, sample);
+          const bytes = new Uint8Array(samples.buffer);
+          const utterance = player.begin({ id: number });
+          sent.set(number, samples);
+          // Of one byte, too, and so in the middle of a sample.
+          const most = [1 + random(9), 1 + random(400), 4096][random(3)];
+          for (let at = 0; at < bytes.length; ) {
+            const size = 1 + random(most);
+            utterance.write(bytes.slice(at, at + size));
+            at += size;
+          }
+          await utterance.end();
+        }
+        await told.until('end', 100);
+        await told.until('drained');
+        const wrong = [];
+        for (const [id, samples] of sent) {
+          const from = told.events.find((it) => it.name === 'begin' && it.id === id).frame;
+          const to = told.events.find((it) => it.name === 'end' && it.id === id).frame;
+          const heard = told.between(from, to);
+          const same = heard.length === samples.length &&
+            heard.every((value, at) => value === samples[at] / 32768);
+          if (!same) wrong.push([id, samples.length, heard.length]);
+        }
+        const holes = told.events.filter((it) => it.name === 'resumed').map((it) => it.frames);
+        const stats = player.stats;
+        await player.close();
+        return { wrong, holes, stats };
+        """
+    )
+    assert told["wrong"] == []
+    assert told["stats"]["underrunFrames"] == sum(told["holes"])
+
+
+def test_an_underrun_is_counted_to_the_sample_and_makes_the_prebuffer_grow(page: Page) -> None:
+    page.page.click("h1")
+    told = page.run(
+        """
+        const { Player } = await tools.at('utterwire-player.js');
+        const player = await Player.open({ record: true });
+        const told = tools.record(player);
+        await player.resume();
+        const before = player.prebuffer.seconds;
+        const utterance = player.begin({ id: 'a' });
+        const samples = Int16Array.from({ length: 3000 }, (_, i) => 1000 + i);
+        const bytes = new Uint8Array(samples.buffer);
+        utterance.write(bytes.slice(0, 2000));
+        await told.until('underrun');
+        utterance.write(bytes.slice(2000));
+        await utterance.end();
+        await told.until('drained');
+        const at = (name) => told.events.find((it) => it.name === name);
+        const heard = told.between(at('begin').frame, at('end').frame);
+        return {
+          span: at('end').frame - at('begin').frame,
+          frames: at('resumed').frames,
+          stats: player.stats,
+          same: heard.length === 3000 && heard.every((value, i) => value === samples[i] / 32768),
+          grown: player.prebuffer.seconds / before,
+        };
+        """
+    )
+    assert told["same"]
+    assert told["span"] == 3000 + told["frames"]
+    assert told["stats"] == {"underruns": 1, "underrunFrames": told["frames"]}
+    assert told["grown"] >= 2
+
+
+def test_a_flush_is_silence_at_once_and_nothing_old_comes_after(page: Page) -> None:
+    page.page.click("h1")
+    told = page.run(
+        """
+        const { Player } = await tools.at('utterwire-player.js');
+        const player = await Player.open({ record: true });
+        const told = tools.record(player);
+        await player.resume();
+        const loud = new Uint8Array(Int16Array.from({ length: 48000 }, () => 20000).buffer);
+        const old = player.begin({ id: 'old' });
+        old.write(loud);
+        await told.until('begin');
+        player.flush();
+        old.write(loud);
+        await old.end();
+        await told.until('flushed');
+        const next = player.begin({ id: 'new' });
+        next.write(new Uint8Array(Int16Array.from({ length: 600 }, () => 7).buffer));
+        await next.end();
+        await told.until('drained');
+        const flushed = told.events.find((it) => it.name === 'flushed').frame;
+        const begun = told.events.filter((it) => it.name === 'begin')[1].frame;
+        const between = told.between(flushed, begun);
+        const fade = between.findLastIndex((value) => value !== 0) + 1;
+        const steps = between.slice(1).map((value, at) => Math.abs(value - between[at]));
+        const names = told.events.filter((it) => it.id === 'old').map((it) => it.name);
+        return { fade, step: Math.max(0, ...steps), names, kept: told.between(begun, begun + 600) };
+        """
+    )
+    # It fades, so that it does not click, for 5 ms.
+    assert told["fade"] < 128
+    assert told["step"] < 0.1
+    assert told["names"] == ["begin"]
+    assert told["kept"] == [7 / 32768] * 600
+
+
+def test_more_than_the_ring_holds_is_played_in_order(page: Page) -> None:
+    page.page.click("h1")
+    left, waited = page.run(
+        """
+        const { Player } = await tools.at('utterwire-player.js');
+        const player = await Player.open();
+        await player.resume();
+        const utterance = player.begin({ id: 'long' });
+        let waited = false;
+        const room = utterance.write(new Uint8Array(2 * 24000 * 30)).then(() => { waited = true; });
+        await Promise.resolve();
+        const left = player.bufferedSeconds;
+        player.flush();
+        await room;
+        const rest = player.bufferedSeconds;
+        await player.close();
+        return [[left, rest], waited];
+        """
+    )
+    assert left[0] > 25
+    assert left[1] == 0
+    assert waited
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+TEXT = "Good day. Is it you? It is!"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["websocket", "sse", "http"])
+def test_a_text_is_heard_and_measured(page: Page, transport: str) -> None:
+    page.speak(TEXT, transport=transport)
+    page.finished()
+    found = page.export()
+    assert list(validator("latency").iter_errors(found)) == []
+    assert [row["text"] for row in found["sentences"]] == ["Good day.", "Is it you?", "It is!"]
+    assert found["options"]["transport"] == transport
+    assert found["audio"] == {"format": "pcm_s16le", "sample_rate": 24_000}
+    for row in found["sentences"]:
+        assert row["audio_bytes"] == round(row["audio_s"] * 48_000) > 0
+        assert row["sent_s"] <= row["first_byte_s"] <= row["rendered_s"] <= row["heard_s"]
+        # To the frame: what was heard is as long as what came, and what it had to wait for.
+        length = row["heard_to_s"] - row["heard_s"] - row["stall_s"]
+        assert length == pytest.approx(row["audio_s"], abs=0.05)
+    said = page.page.locator("#spoken .word.said").count()
+    assert said == (7 if transport == "websocket" else 0)
+    assert page.page.locator("#spoken .sentence.heard").count() == 3
+    assert page.page.inner_text("#notice") == ""
+    assert page.complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["wav", "mulaw", "opus"])
+def test_formats_are_heard(page: Page, format: str) -> None:
+    if page.page.locator(f"#format option[value={format}]").count() == 0:
+        pytest.skip(f"the server cannot make {format} here")
+    page.speak("Good day.", format=format)
+    page.finished()
+    (row,) = page.export()["sentences"]
+    plain = 0.28 + 0.04  # Seven letters and a gap, as the tone engine speaks.
+    assert row["audio_s"] == pytest.approx(plain, abs=0.06)
+    assert row["heard_to_s"] is not None
+
+
+@pytest.mark.slow
+def test_an_agent_is_simulated_and_interrupted_by_keyboard(page: Page) -> None:
+    page.page.check("#agent")
+    page.page.fill("#rate", "60")
+    page.speak("One two three. " * 20)
+    page.page.wait_for_selector("#spoken .sentence.playing")
+    page.page.keyboard.press("Escape")
+    page.finished()
+    assert page.page.inner_text("#notice") == "Interrupted."
+    assert page.page.inner_text("#silent").endswith("ms")
+    assert page.page.locator("#spoken .sentence.lost").count() >= 1
+    found = page.export()
+    assert list(validator("latency").iter_errors(found)) == []
+    assert found["options"]["pieces_per_s"] == 60
+    # It speaks again, and nothing of the old is among it.
+    page.page.uncheck("#agent")
+    page.speak("Hello.")
+    page.finished()
+    assert [row["text"] for row in page.export()["sentences"]] == ["Hello."]
+    assert page.complaints == []
+
+
+def test_an_endpoint_that_is_not_there_is_told(page: Page) -> None:
+    page.page.select_option("#endpoint", "1")
+    for transport, words in (
+        ("websocket", "the endpoint cannot be reached (nothing listens there): 0.0 s of audio"),
+        ("sse", "The endpoint cannot be reached"),
+    ):
+        page.speak("Hello.", transport=transport)
+        notice = page.page.locator("#notice.error", has_text=words)
+        notice.wait_for()
+        page.page.evaluate("document.getElementById('notice').textContent = ''")
+    page.finished()
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_breaks_off_is_told_with_what_is_kept(chromium: Any) -> None:
+    with serving("--engine", "faulty", "--fail-after", "20") as url:
+        context = chromium.new_context()
+        opened = Page(context.new_page(), url + "/")
+        opened.speak("This sentence is never spoken to its end, however long it is.")
+        opened.page.wait_for_selector("#notice.error")
+        assert "0.8 s of audio kept" in opened.page.inner_text("#notice")
+        opened.finished()
+        context.close()
+
+
+def test_a_text_of_nothing_is_told(page: Page) -> None:
+    page.speak("   ")
+    assert "nothing to speak" in page.page.inner_text("#notice")
+    page.speak("?!")
+    assert "nothing to speak" in page.page.inner_text("#notice")
+    assert page.page.is_disabled("#interrupt")
+
+
+@pytest.mark.slow
+def test_a_token_is_asked_for(chromium: Any) -> None:
+    with serving(token="s3cret") as url:
+        context = chromium.new_context()
+        tab = context.new_page()
+        tab.set_default_timeout(WAIT_MS)
+        tab.goto(url + "/")
+        tab.fill("#token", "wrong")
+        tab.press("#token", "Tab")
+        tab.locator("#notice.error", has_text="does not know this token").wait_for()
+        tab.fill("#token", "s3cret")
+        tab.press("#token", "Tab")
+        tab.wait_for_selector("#voice option:nth-child(2)", state="attached")
+        # A browser can give a WebSocket no header.
+        assert tab.locator("#transport option").count() == 2
+        tab.fill("#text", "Hello.")
+        tab.click("#speak")
+        tab.wait_for_selector("#spoken .sentence.heard")
+        context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1300])
+def test_everybody_can_use_it(chromium: Any, server: str, width: int, scheme: str) -> None:
+    context = chromium.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True
+    )
+    opened = Page(context.new_page(), server + "/")
+    opened.speak("Good day. Is it you?")
+    opened.finished()
+    assert opened.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(20, 24, 26)") == (scheme == "dark")
+    axe = os.environ.get("AXE_CORE")
+    if axe:
+        opened.page.add_script_tag(path=axe)
+        found = opened.page.evaluate("axe.run()")
+        assert [(it["id"], it["nodes"][0]["html"]) for it in found["violations"]] == []
+    context.close()
+    if not axe:
+        pytest.skip("needs axe.min.js of npm's axe-core, whose path AXE_CORE tells")
