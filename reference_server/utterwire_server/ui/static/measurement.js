@@ -85,7 +85,7 @@ export class Measurement {
       id, index, text, beganAt, readyAt,
       sentAt: null, firstByteAt: null, lastByteAt: null, renderedAt: null, heardAt: null,
       renderedTo: null, heardTo: null, silence: null, audioSeconds: null, elapsed: null,
-      bytes: 0, chunks: 0, gap: 0, stall: 0, underruns: 0, failure: null, ended: false,
+      bytes: 0, chunks: 0, gap: 0, stall: 0, underruns: 0, failure: null, ended: false, isCut: false,
       finder: null,
     });
     this.changed();
@@ -157,6 +157,7 @@ export class Measurement {
       this.isInterrupted = true;
       for (const row of this.rows.filter((it) => it.renderedTo === null)) {
         row.failure ??= "interrupted";
+        row.isCut = true;
         if (row.renderedAt === null) continue;
         row.renderedTo = at;
         row.heardTo = audibleAt;
@@ -176,7 +177,8 @@ export class Measurement {
 
   /** Whether nothing more is to come or to be heard. */
   get isOver() {
-    return this.rows.every((row) => row.ended && (row.renderedAt === null || row.renderedTo !== null));
+    const isHeard = (row) => row.renderedTo !== null || row.isCut || !row.audioSeconds;
+    return this.rows.every((row) => row.ended && isHeard(row));
   }
 
   /** @returns {object} what the schema calls `summary`. */

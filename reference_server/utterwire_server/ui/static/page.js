@@ -30,6 +30,7 @@ let player = null;
 let speech = null;
 let speechKey = "";
 let measurement = null;
+let starting = null; // What was clicked, while the sound is being opened.
 let writing = null; // Aborts the agent that is being simulated.
 let interruptedAt = null;
 let isDirty = false;
@@ -211,7 +212,7 @@ function notice(text, isError = false) {
 }
 
 function isSpeaking() {
-  return writing !== null || (measurement !== null && !measurement.isOver);
+  return starting !== null || writing !== null || (measurement !== null && !measurement.isOver);
 }
 
 function updateButtons() {
@@ -311,13 +312,16 @@ async function speak() {
   }
   if (isSpeaking()) interrupt();
   notice("");
+  const click = (starting = {});
+  updateButtons();
   try {
     await openPlayer();
+    if (starting === click) begin(text);
   } catch (error) {
     notice(error.message, true);
-    return;
   }
-  begin(text);
+  if (starting === click) starting = null;
+  settle();
 }
 
 function begin(text) {
@@ -430,6 +434,7 @@ function say(through, text, fields, beganAt, readyAt) {
 function interrupt() {
   if (!isSpeaking()) return;
   interruptedAt = performance.now();
+  starting = null;
   writing?.abort();
   writing = null;
   speech?.interrupt();

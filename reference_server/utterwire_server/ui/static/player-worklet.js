@@ -50,7 +50,9 @@ class UtterwirePlayer extends AudioWorkletProcessor {
         this.prebuffer = message.frames;
         break;
       case "flush":
-        this.port.postMessage({ type: "flushed", frame: currentFrame, dropped: this.buffered });
+        this.port.postMessage({
+          type: "flushed", frame: currentFrame, dropped: this.buffered, wall: Date.now(),
+        });
         this.read = this.written;
         this.cues.length = 0;
         this.open = this.playing = this.isStarved = false;
@@ -107,6 +109,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
   }
 
   tell(message) {
+    message.wall = Date.now();
     this.told.push(message);
   }
 

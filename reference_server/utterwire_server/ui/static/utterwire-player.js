@@ -197,16 +197,22 @@ export class Player extends Teller {
     if (this.ownsContext) await this.context.close();
   }
 
-  /** When a frame is rendered and when it is heard, in the clock of `performance.now()`. */
-  timeOf(frame) {
+  /**
+   * When a frame was rendered and when it is heard, in the clock of `performance.now()`.
+   *
+   * @param {number} wall what `Date.now()` was in the audio thread, which has no other clock.
+   */
+  #timeOf({ frame, wall }) {
     const { context } = this;
-    const seconds = frame / context.sampleRate;
-    const at = performance.now() - (context.currentTime - seconds) * 1000;
+    const now = performance.now();
+    // It counts whole milliseconds: the end of that one, or when the message came.
+    const at = Math.min(now, wall + 1 - (Date.now() - now));
     const heard = context.getOutputTimestamp?.() ?? {};
+    const latency = (context.outputLatency || 0) * 1000;
     const audibleAt = heard.performanceTime
-      ? heard.performanceTime + (seconds - heard.contextTime) * 1000
-      : at + (context.outputLatency || 0) * 1000;
-    return { at, audibleAt };
+      ? heard.performanceTime + (frame / context.sampleRate - heard.contextTime) * 1000
+      : at + latency;
+    return { at, audibleAt: Math.max(at, audibleAt) };
   }
 
   /** Returns once less than a while is buffered; who can wait should. */
@@ -260,16 +266,17 @@ export class Player extends Teller {
   #hear(message) {
     const { type, frame } = message;
     const seconds = (count) => count / this.sampleRate;
+    const time = message.wall === undefined ? {} : this.#timeOf(message);
     switch (type) {
       case "begin":
         this.playing = message.id;
-        this.tell("begin", { id: message.id, frame, ...this.timeOf(frame) });
+        this.tell("begin", { id: message.id, frame, ...time });
         break;
       case "end":
-        this.tell("end", { id: message.id, frame, ...this.timeOf(frame) });
+        this.tell("end", { id: message.id, frame, ...time });
         break;
       case "underrun":
-        this.tell("underrun", { id: this.playing, frame, ...this.timeOf(frame) });
+        this.tell("underrun", { id: this.playing, frame, ...time });
         break;
       case "resumed":
         if (message.frames > 0) {
@@ -283,14 +290,14 @@ export class Player extends Teller {
           frame,
           frames: message.frames,
           seconds: seconds(message.frames),
-          ...this.timeOf(frame),
+          ...time,
         });
         break;
       case "drained":
-        this.tell("drained", { frame, ...this.timeOf(frame) });
+        this.tell("drained", { frame, ...time });
         break;
       case "flushed":
-        this.tell("flushed", { seconds: seconds(message.dropped), ...this.timeOf(frame) });
+        this.tell("flushed", { seconds: seconds(message.dropped), ...time });
         break;
       case "level":
         this.#read = Math.max(this.#read, message.read);
