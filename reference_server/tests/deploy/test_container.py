@@ -42,6 +42,7 @@ def test_the_engine_that_is_installed_is_the_one_that_speaks() -> None:
     assert set(re.findall(r"^ARG ENGINE=(.*)$", DOCKERFILE, re.MULTILINE)) == {"kokoro-onnx"}
     assert "requirements/${ENGINE}.txt" in DOCKERFILE
     assert "UTTERWIRE_ENGINE=${ENGINE}" in DOCKERFILE
+    assert "UTTERWIRE_UI=off" in DOCKERFILE
     assert set(EXTRAS) == set(ENGINE_FILES)
 
 

@@ -97,11 +97,16 @@ function fillRow(line, row, { zero, end, now }) {
     told(since(row.sentAt, row.heardAt)),
     row.gap > 0 ? told(1000 * row.gap) : "0",
     row.underruns > 0 ? `${row.underruns} (${told(1000 * row.stall)})` : "0",
-    row.failure ?? (row.audioSeconds === null ? "–" : `${row.audioSeconds.toFixed(2)} s`),
+    row.isCut || row.failure === "interrupted" ? "interrupted" : audioOf(row),
   ];
   numbers.forEach((cell, index) => {
     if (cell.textContent !== values[index]) cell.textContent = values[index];
   });
+}
+
+function audioOf({ failure, audioSeconds }) {
+  const audio = audioSeconds === null ? "–" : `${audioSeconds.toFixed(2)} s`;
+  return failure === null ? audio : `failed, ${audio}`;
 }
 
 const PEAK_S = 0.01;

@@ -294,11 +294,11 @@ function follow(it) {
   it.addEventListener("complete", () => finishRun());
   it.addEventListener("failed", ({ detail }) => {
     loseSentence(detail.id);
-    const kept = `${detail.seconds.toFixed(1)} s of audio kept`;
+    const kept = detail.seconds > 0 ? `: ${detail.seconds.toFixed(1)} s of audio kept` : "";
     const told = detail.message.replace(/[.]$/, "");
     const origin = "pages of this origin are not let in";
     const advice = told === origin ? `; start the server with --allowed-origins ${location.origin}` : "";
-    notice(`${told[0].toUpperCase()}${told.slice(1)}: ${kept}${advice}.`, true);
+    notice(`${told[0].toUpperCase()}${told.slice(1)}${kept}${advice}.`, true);
     finishRun();
   });
 }
@@ -511,7 +511,10 @@ function finishWords(id) {
   if (!line) return;
   line.base = null;
   line.element.classList.replace("playing", "heard");
-  for (const { element } of line.words) element?.classList.replace("now", "said");
+  for (const { element } of line.words) {
+    element?.classList.remove("now");
+    element?.classList.add("said");
+  }
   isDirty = true;
 }
 

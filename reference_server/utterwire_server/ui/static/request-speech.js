@@ -27,9 +27,12 @@ export class RequestSpeech extends Speech {
   }
 
   ask(line) {
-    this.#aborter = new AbortController();
-    this.#request(line, this.#aborter.signal).catch((error) => {
+    const aborter = new AbortController();
+    this.#aborter = aborter;
+    this.#request(line, aborter.signal).catch((error) => {
       if (error.name === "AbortError") return;
+      // Whatever else may come of it.
+      aborter.abort();
       const broken = "the endpoint closed before completing";
       const nobody = "the endpoint cannot be reached";
       const message = error instanceof Failed ? error.message : line.sink ? broken : nobody;

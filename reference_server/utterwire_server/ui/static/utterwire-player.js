@@ -60,6 +60,7 @@ const CAPACITY = 2 ** 18; // Samples in the worklet's ring: 11 s at 24 kHz.
 const PIECE = 8192; // Samples in one message to the worklet.
 const HIGH_WATER_S = 20;
 const RESUME_MS = 400;
+const BAD_GATEWAY = 1014; // A close code, as IANA registers them.
 
 /** How long the first audio after silence is held back: what was needed lately, and a little more. */
 export class Prebuffer {
@@ -648,8 +649,10 @@ export class SocketSpeech extends Speech {
   }
 
   #end({ code, reason }) {
-    const why = reason ? `: ${reason}` : code === 1006 ? "" : ` with code ${code}`;
-    this.broken(`the endpoint closed before completing${why}`);
+    const why = code === 1006 ? "" : ` with code ${code}${reason ? `: ${reason}` : ""}`;
+    // A relay that did not get through closes as a gateway does.
+    const isUnreached = code === BAD_GATEWAY && reason !== "";
+    this.broken(isUnreached ? reason : `the endpoint closed before completing${why}`);
     this.tell("closed", { code, reason });
   }
 }
