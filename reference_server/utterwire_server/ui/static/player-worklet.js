@@ -10,6 +10,8 @@ const DECAY = 0.9;
 const INAUDIBLE = 1e-5;
 /** Quanta between two reports of how much is buffered. */
 const REPORT_EVERY = 8;
+/** Chromium leaves quanta out while a context starts: nothing is played before so many in a row. */
+const STEADY_QUANTA = 4;
 
 class UtterwirePlayer extends AudioWorkletProcessor {
   constructor(options) {
@@ -30,6 +32,8 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     this.last = 0;
     this.quanta = 0;
     this.told = [];
+    this.nextFrame = 0;
+    this.inARow = 0;
     this.port.onmessage = (event) => this.take(event.data);
   }
 
@@ -77,7 +81,9 @@ class UtterwirePlayer extends AudioWorkletProcessor {
   process(_inputs, outputs) {
     const out = outputs[0][0];
     let filled = 0;
-    if (!this.playing && this.buffered > 0 && (!this.open || this.buffered >= this.prebuffer)) {
+    this.watchClock(out.length);
+    const isEnough = this.buffered > 0 && (!this.open || this.buffered >= this.prebuffer);
+    if (!this.playing && isEnough && this.inARow >= STEADY_QUANTA) {
       this.playing = true;
       if (this.isStarved) {
         this.isStarved = false;
@@ -106,6 +112,19 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     for (const message of this.told) this.port.postMessage(message);
     this.told.length = 0;
     return true;
+  }
+
+  /** Frames that the context went on by without asking for them: silence that is not ours. */
+  watchClock(length) {
+    const frames = currentFrame - this.nextFrame;
+    if (frames > 0) {
+      this.inARow = 0;
+      if (this.playing || this.isStarved) {
+        this.tell({ type: "skipped", frame: this.nextFrame, frames });
+      }
+    }
+    this.inARow += 1;
+    this.nextFrame = currentFrame + length;
   }
 
   tell(message) {

@@ -95,7 +95,8 @@ export class Prebuffer {
  * Events, each with the moment in `detail.at` (`performance.now()`'s clock):
  * `begin`, `end`: the first sample of `id` is rendered, its last was; `frame`, and `audibleAt`, when
  * it leaves the loudspeaker as far as the browser knows. `underrun`, `resumed` {`id`, `seconds`,
- * `frames`}: audio came too late. `drained`: all was played. `flushed` {`seconds`}. `level`
+ * `frames`}: audio came too late. `skipped` {`id`, `seconds`, `frames`}: the browser went on without
+ * asking for audio. `drained`: all was played. `flushed` {`seconds`}. `level`
  * {`seconds`}: buffered. `samples` {`id`, `samples`, `sampleRate`}: decoded, before it is queued.
  * `prebuffer` {`seconds`}. `rendered` {`frame`, `samples`}: with `record`, what went out.
  */
@@ -107,7 +108,7 @@ export class Player extends Teller {
   #waiters = [];
   #current = null;
   #announced = 0;
-  #stats = { underruns: 0, underrunFrames: 0 };
+  #stats = { underruns: 0, underrunFrames: 0, skippedFrames: 0 };
 
   /**
    * Call it where the user has just clicked or typed: without that, browsers keep a page silent.
@@ -156,7 +157,8 @@ export class Player extends Teller {
     return (waiting + this.#sent - this.#read) / this.sampleRate;
   }
 
-  /** Underruns since it was opened, and for how many frames nothing was there. */
+  /** Underruns since it was opened, for how many frames nothing was there, and how many the browser
+   * left out. */
   get stats() {
     return { ...this.#stats };
   }
@@ -287,6 +289,16 @@ export class Player extends Teller {
           this.#announce();
         }
         this.tell("resumed", {
+          id: this.playing,
+          frame,
+          frames: message.frames,
+          seconds: seconds(message.frames),
+          ...time,
+        });
+        break;
+      case "skipped":
+        this.#stats.skippedFrames += message.frames;
+        this.tell("skipped", {
           id: this.playing,
           frame,
           frames: message.frames,
