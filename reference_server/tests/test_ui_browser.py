@@ -459,6 +459,30 @@ def test_an_agent_is_simulated_and_interrupted_by_keyboard(page: Page) -> None:
     assert page.complaints == []
 
 
+@pytest.mark.slow
+def test_another_endpoint_is_heard_through_the_relay(chromium: Any) -> None:
+    with (
+        serving("--profiles", "core,negotiate,interrupt,sse") as far,
+        serving("--allow-endpoint", far) as near,
+    ):
+        context = chromium.new_context()
+        opened = Page(context.new_page(), near + "/")
+        opened.page.select_option("#endpoint", "1")
+        # It tells of itself what it offers.
+        opened.page.wait_for_selector("#format option:only-child", state="attached")
+        opened.page.select_option("#voice", "bass")
+        for transport in ("websocket", "sse"):
+            opened.speak("Good day.", transport=transport)
+            opened.finished()
+            found = opened.export()
+            assert found["endpoint"] == {"name": far.removeprefix("http://"), "url": far}
+            assert found["options"]["voice"] == "bass"
+            assert found["sentences"][0]["audio_s"] == pytest.approx(0.32, abs=0.06)
+        assert all(url.startswith((near, "blob:", "data:")) for url in opened.asked)
+        assert opened.complaints == []
+        context.close()
+
+
 def test_an_endpoint_that_is_not_there_is_told(page: Page) -> None:
     page.page.select_option("#endpoint", "1")
     for transport, words in (
@@ -525,11 +549,11 @@ def test_everybody_can_use_it(chromium: Any, server: str, width: int, scheme: st
     assert opened.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(20, 24, 26)") == (scheme == "dark")
-    axe = os.environ.get("AXE_CORE")
+    axe = os.environ.get("UTTERWIRE_AXE")
     if axe:
         opened.page.add_script_tag(path=axe)
         found = opened.page.evaluate("axe.run()")
         assert [(it["id"], it["nodes"][0]["html"]) for it in found["violations"]] == []
     context.close()
     if not axe:
-        pytest.skip("needs axe.min.js of npm's axe-core, whose path AXE_CORE tells")
+        pytest.skip("needs axe.min.js of npm's axe-core, whose path UTTERWIRE_AXE tells")
