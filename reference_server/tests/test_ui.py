@@ -390,3 +390,26 @@ async def test_no_relay_while_there_is_no_room(
     assert (await connect(near, RELAYED + SESSION)).status == 503
     answer = await client.post(f"{near.http}{RELAYED}/invocations", json={"text": "Hello."})
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+
+
+async def test_who_takes_nothing_is_dropped(
+    start: Any, connect: Any, client: httpx.AsyncClient, eventually: Any
+) -> None:
+    far = await start()
+    near = await start(allowed_endpoints=frozenset({far.url}), stall_timeout_s=0.3)
+    peer = await connect(near, RELAYED + SESSION, receive_buffer=4_096)
+    peer.say(text="Hello there. " * 300)
+    await eventually(lambda: near.service.guests)
+    await eventually(lambda: near.service.guests == far.service.guests == 0)
+
+
+async def test_a_body_that_does_not_come(start: Any) -> None:
+    near = await start(allowed_endpoints=frozenset({"ws://127.0.0.1:9"}), body_timeout_s=0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", near.port)
+    head = f"POST {RELAYED}/invocations HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{{"
+    writer.write(head.encode())
+    answer = (await reader.read()).decode()
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert "did not come in time" in answer
+    writer.close()
+    await writer.wait_closed()

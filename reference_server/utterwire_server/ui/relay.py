@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -35,13 +37,16 @@ _SCHEMES: Final = {"ws": "http", "http": "http", "wss": "https", "https": "https
 
 CONNECT_S: Final = 10.0
 CLOSE_S: Final = 2.0
+#: Keeps middleboxes from forgetting the connection. No pong is demanded: it would wait unread
+#: behind audio that the browser does not take.
+PING_S: Final = 20.0
 #: The endpoint has so long to begin its answer, and between two parts of it.
 ANSWER_S: Final = 60.0
 #: Deployed endpoints send a whole paragraph as one frame (1.26 MB was seen).
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 #: As many frames wait here before the endpoint is held up.
 MAX_FRAMES: Final = 2
-#: What of an endpoint's answer the page is shown; of a request it sends only the first two.
+#: What of the head of an endpoint's answer the page is shown, besides what begins so.
 _TOLD: Final = frozenset({"content-type", "retry-after"})
 _PREFIX: Final = "utterwire-"
 _GONE: Final = 1001
@@ -87,6 +92,12 @@ def http_transport() -> ModuleType | None:
         return None
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    # Reading all authorities takes a while, in which nobody else is served.
+    return ssl.create_default_context()
+
+
 class _Connect(websocket_connect):
     # Whoever is allowed must not send us to somebody who is not.
     def process_redirect(self, exc: Exception) -> Exception | str:
@@ -111,6 +122,9 @@ class _Visit:
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it until shutdown stops it."""
+        if self.ended:
+            work.close()
+            return
         try:
             async with self._guard:
                 await work
@@ -172,6 +186,9 @@ class Relay:
                 compression=None,
                 open_timeout=CONNECT_S,
                 close_timeout=CLOSE_S,
+                ping_interval=PING_S,
+                ping_timeout=None,
+                ssl=_tls() if self.address.startswith("https:") else None,
                 max_size=MAX_FRAME_BYTES,
                 max_queue=MAX_FRAMES,
                 logger=_SILENT,
@@ -180,7 +197,8 @@ class Relay:
             log_event("relay_failed", endpoint=self._name, error=type(error).__name__)
             return _NOT_REACHED, f"the endpoint cannot be reached ({_kind(error)})"
         try:
-            down = asyncio.create_task(_down(endpoint, browser), name="relay-down")
+            stall_s = self._service.settings.stall_timeout_s
+            down = asyncio.create_task(_down(endpoint, browser, stall_s), name="relay-down")
             up = asyncio.create_task(_up(endpoint, browser), name="relay-up")
             try:
                 await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,30 +230,32 @@ class Relay:
             response.status_code = 501
             await response(scope, receive, send)
             return
-        request = Request(scope, receive)
         visit = _Visit()
         answer = _Answer(scope, receive, send)
         with self._service.hosting(visit), suppress(ClientDisconnect):
-            body = await self._body(request)
-            if body is None:
-                limit = self._service.settings.max_message_bytes
-                refused = error_response("text_too_long", f"the body is larger than {limit} bytes")
-                await refused(scope, receive, send)
-                return
-            headers = {"Content-Type": "application/json"}
-            headers["Accept"] = request.headers.get("accept", "*/*")
-            asked = self._ask(httpx, body, headers, answer)
-            await visit.run(_while_there(receive, asked))
-            await answer.end(visit.ended)
+            await visit.run(self._serve(httpx, Request(scope, receive), answer))
+            await answer.end()
 
-    async def _body(self, request: Request) -> bytes | None:
-        """What is asked for; None if it is too much."""
+    async def _serve(self, httpx: ModuleType, request: Request, answer: _Answer) -> None:
+        limit = self._service.settings.max_message_bytes
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > self._service.settings.max_message_bytes:
-                return None
-        return bytes(body)
+        try:
+            async with asyncio.timeout(self._service.settings.body_timeout_s):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > limit:
+                        answer.refuse("text_too_long", f"the body is larger than {limit} bytes")
+                        return
+        except TimeoutError:
+            answer.refuse("invalid_request", "the body did not come in time")
+            return
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": request.headers.get("accept", "*/*"),
+            # What is compressed comes late.
+            "Accept-Encoding": "identity",
+        }
+        await _while_there(request.receive, self._ask(httpx, bytes(body), headers, answer))
 
     async def _ask(
         self, httpx: ModuleType, body: bytes, headers: dict[str, str], answer: _Answer
@@ -244,7 +264,7 @@ class Relay:
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
         try:
             async with (
-                httpx.AsyncClient(timeout=timeout, follow_redirects=False) as client,
+                httpx.AsyncClient(timeout=timeout, verify=_tls(), follow_redirects=False) as client,
                 client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 told = [
@@ -258,7 +278,7 @@ class Relay:
                 answer.complete = True
         except httpx.HTTPError as error:
             log_event("relay_failed", endpoint=self._name, error=type(error).__name__)
-            answer.why = f"the endpoint cannot be reached ({_kind(error)})"
+            answer.refuse("internal", f"the endpoint cannot be reached ({_kind(error)})", 502)
 
 
 class _Answer:
@@ -268,8 +288,13 @@ class _Answer:
         self._scope, self._receive, self._send = scope, receive, send
         self._wire = wire_of(scope)
         self._begun = False
+        self._refusal = error_response("going_away", "the server is shutting down")
         self.complete = False
-        self.why = "the endpoint did not answer"
+
+    def refuse(self, code: str, message: str, status: int | None = None) -> None:
+        """Say this at the end, if nothing has been said by then."""
+        self._refusal = error_response(code, message, close=True)
+        self._refusal.status_code = status or self._refusal.status_code
 
     async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._begun = True
@@ -279,19 +304,13 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": part, "more_body": True})
         await self._wire.drained()
 
-    async def end(self, going_away: bool) -> None:
+    async def end(self) -> None:
         if self.complete:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif self._begun:
-            if not self._wire.hang_up():
-                raise ResponseAborted("the endpoint's answer broke off")
-        elif going_away:
-            refused = error_response("going_away", "the server is shutting down")
-            await refused(self._scope, self._receive, self._send)
-        else:
-            refused = error_response("internal", self.why)
-            refused.status_code = 502
-            await refused(self._scope, self._receive, self._send)
+        elif not self._begun:
+            await self._refusal(self._scope, self._receive, self._send)
+        elif not self._wire.hang_up():
+            raise ResponseAborted("the endpoint's answer broke off")
 
 
 class _Bare:
@@ -304,15 +323,20 @@ class _Bare:
         await self._run(scope, receive, send)
 
 
-async def _down(endpoint: ClientConnection, browser: WebSocket) -> tuple[int, str]:
+async def _down(endpoint: ClientConnection, browser: WebSocket, stall_s: float) -> tuple[int, str]:
     """Carry what the endpoint says; how to close toward the browser."""
     try:
         while True:
             message = await endpoint.recv()
-            if isinstance(message, str):
-                await browser.send_text(message)
-            else:
-                await browser.send_bytes(message)
+            async with asyncio.timeout(stall_s):
+                if isinstance(message, str):
+                    await browser.send_text(message)
+                else:
+                    await browser.send_bytes(message)
+    except TimeoutError:
+        # It would not take a close frame either.
+        wire_of(browser.scope).hang_up(at_once=True)
+        return _GONE, ""
     except (WebSocketDisconnect, RuntimeError):
         return _GONE, ""
     except ConnectionClosed as closed:

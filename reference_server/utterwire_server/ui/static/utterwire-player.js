@@ -129,7 +129,12 @@ export class Player extends Teller {
     player.ownsContext = context === undefined;
     player.context = context ?? new AudioContext({ sampleRate, latencyHint: "interactive" });
     player.prebuffer = prebuffer ?? new Prebuffer();
-    await player.context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
+    try {
+      await player.context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
+    } catch (error) {
+      if (player.ownsContext) await player.context.close();
+      throw error;
+    }
     player.#connect(record, output ?? player.context.destination);
     return player;
   }
