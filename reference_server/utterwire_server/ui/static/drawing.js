@@ -26,7 +26,8 @@ export function drawWaterfall(table, measurement, now) {
   });
   const step = STEPS.find((it) => end / it <= 6) ?? 300000;
   const marks = [];
-  for (let at = 0; at <= end; at += step) marks.push(at);
+  // The last one needs room for its number.
+  for (let at = 0; at <= 0.93 * end; at += step) marks.push(at);
   const axis = table.querySelector(".axis");
   axis.replaceChildren(...marks.map((at) => {
     const mark = document.createElement("span");

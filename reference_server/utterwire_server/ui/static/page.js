@@ -467,7 +467,8 @@ function settle() {
   }
   const spread = (name) => {
     const values = runs.map((run) => run[name]).sort((a, b) => a - b);
-    const middle = values[values.length >> 1];
+    const half = values.length >> 1;
+    const middle = (values[half] + values[values.length - 1 - half]) / 2;
     return `${told(middle)} (${told(values[0])} to ${told(values.at(-1))})`;
   };
   at("spread").textContent =
