@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import wave
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +58,7 @@ class LaunchedServer:
     :param python: its interpreter.
     :param log: the file its log goes to.
     :param ready_s: how long it may take until `/ping` answers 200.
+    :param env: its environment; None takes ours.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class LaunchedServer:
         log: Path,
         python: str = sys.executable,
         ready_s: float = 600.0,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._command = [python, "-m", "utterwire_server", "serve", *flags]
         self._log = log
         self._ready_s = ready_s
+        self._env = env
 
     def __enter__(self) -> Self:
         with socket.socket() as sock:
@@ -79,7 +82,9 @@ class LaunchedServer:
         self.url = f"ws://127.0.0.1:{port}"
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen([*self._command, "--port", str(port)], stderr=log)
+            self._process = subprocess.Popen(
+                [*self._command, "--port", str(port)], stderr=log, env=self._env
+            )
         try:
             self._wait(f"http://127.0.0.1:{port}/ping")
         except BaseException:
