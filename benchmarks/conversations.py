@@ -33,17 +33,16 @@ __all__ = [
 ANSWERS: Final = {
     "short": "Sure, I can help with that. Your train to Edinburgh leaves at 9:42 from platform 4.",
     "medium": (
-        "I found two rooms for the weekend. The one on the second floor looks over the garden and "
-        "costs ninety pounds a night. The other is smaller, but it has a bath and a desk. "
-        "Breakfast is included in both. Which of them shall I book for you?"
+        "There are two rooms left for the weekend, both of them with breakfast. The one on the "
+        "second floor looks over the garden and costs ninety pounds a night. The other is smaller, "
+        "but it has a desk. Which of them shall I book for you?"
     ),
     "long": (
-        "Bread needs less work than people think. Stir flour, water, salt and a little yeast in a "
-        "bowl until no dry flour is left. Cover it and leave it on the table until the morning. By "
-        "then it has doubled and is full of bubbles. Turn it out on a floured board, fold it twice "
-        "and let it rest while the oven heats. It wants to be hot, so give it half an hour. Bake "
-        "it in a closed pot for thirty minutes, then without the lid until the crust is brown. Let "
-        "it cool before you cut it, even if that is the hardest part."
+        "Bread needs less work than you think, as long as it has time. Stir flour, water, salt and "
+        "a little yeast in a bowl until no dry flour is left. Cover it and leave it on the table "
+        "until the morning. By then it has doubled and is full of bubbles. Turn it out on a board, "
+        "fold it twice and let it rest while the oven heats. It wants to be hot, so give it half "
+        "an hour. Bake it in a closed pot for thirty minutes. Let it cool before you cut it."
     ),
 }
 _FIRST_WORDS: Final = "One moment, please."

@@ -6,8 +6,8 @@
 
 Without an endpoint it measures the reference server, which it starts itself: the tone engine, at a
 real-time factor of 0.04. Everything that is compared is measured in turns, in sessions that are
-warm; each figure is told with quartiles and the number of samples. A full run takes about half an
-hour; it wants a machine that does nothing else (``load_average`` tells). Word errors need an
+warm; each figure is told with quartiles and the number of samples. A full run takes about a quarter
+of an hour; it wants a machine that does nothing else (``load_average`` tells). Word errors need an
 endpoint that speaks and, by ``--recogniser``, a Python with what the extra ``quality`` has.
 
 Exits 1 if the server that it started misses a goal or cannot be measured, 2 without a result.
@@ -42,7 +42,18 @@ from utterwire_client.address import display
 from utterwire_client.cli.exit_code import UsageError
 from utterwire_client.cli.where import Where, add_where
 
-__all__ = ["EXPERIMENTS", "FULL", "QUICK", "SCHEMA", "Experiment", "Subject", "goals", "main"]
+__all__ = [
+    "EXPERIMENTS",
+    "FULL",
+    "QUICK",
+    "SCHEMA",
+    "Experiment",
+    "Subject",
+    "goals",
+    "main",
+    "parser",
+    "shown_command",
+]
 
 #: JSON Schema of the result.
 SCHEMA: Final = Path(__file__).with_name("study.schema.json")
@@ -254,7 +265,7 @@ async def _run(
     documents, reached = await _study(subject, plan, chosen)
     return {
         "utterwire_study": FORMAT,
-        **record(_command(options), started, (*_CLIENT, *(_SERVER if launched else ()))),
+        **record(shown_command(options), started, (*_CLIENT, *(_SERVER if launched else ()))),
         # Of one minute, before anything was measured: above the cores, others had a share.
         "load_average": round(load, 1),
         "endpoint": {
@@ -272,8 +283,8 @@ async def _run(
     }
 
 
-def _command(options: argparse.Namespace) -> list[str]:
-    """How to run it again, without paths of this machine and without secrets."""
+def shown_command(options: argparse.Namespace) -> list[str]:
+    """How it was run, without paths of this machine and without secrets."""
     words = ["python", "benchmarks/study.py"]
     if options.endpoint is not None:
         words += ["--endpoint", options.endpoint]
@@ -302,26 +313,31 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(rounds, plan.interruptions, plan.texts, plan.clips, plan.delays_ms, per_s)
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, write the result and its page; see the module's text for the exit codes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    add_where(parser)
-    parser.add_argument("--only", action="append", choices=EXPERIMENTS, help="may be repeated")
-    parser.add_argument("--quick", action="store_true", help="a minute: few samples, one text")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """What can be asked for."""
+    command = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    add_where(command)
+    command.add_argument("--only", action="append", choices=EXPERIMENTS, help="may be repeated")
+    command.add_argument("--quick", action="store_true", help="a minute: few samples, one text")
+    command.add_argument(
         "--rounds", type=int, metavar="N", help=f"samples of most things (default: {FULL.rounds})"
     )
-    parser.add_argument(
+    command.add_argument(
         "--rate", type=float, metavar="N", help=f"tokens a second (default: {FULL.per_s:g})"
     )
-    parser.add_argument(
+    command.add_argument(
         "--recogniser", metavar="PYTHON", help="an interpreter that has moonshine-voice"
     )
-    parser.add_argument(
+    command.add_argument(
         "--out", help="a path, or - for stdout (default: evidence/study.json; with --quick, -)"
     )
-    parser.add_argument("--html", help="the page (default: beside --out; none with -)")
-    options = parser.parse_args(arguments)
+    command.add_argument("--html", help="the page (default: beside --out; none with -)")
+    return command
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, write the result and its page; see the module's text for the exit codes."""
+    options = parser().parse_args(arguments)
     out = options.out or ("-" if options.quick else "evidence/study.json")
     html = options.html or (None if out == "-" else str(Path(out).with_suffix(".html")))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -33,15 +34,13 @@ figure { margin: 1rem 0; padding: .75rem; background: var(--card); border: 1px s
 figcaption { margin-bottom: .5rem; }
 .line { display: grid; grid-template-columns: 15rem 1fr 7rem; gap: .75rem; align-items: center;
   padding: .1rem 0; }
-.line svg, .axis { background: linear-gradient(to right, var(--line) 1px, transparent 1px)
-  0 0 / 25% 100%; }
-.line svg { display: block; width: 100%; height: 1.5rem; border-right: 1px solid var(--line); }
+.line svg { display: block; width: 100%; height: 1.5rem; overflow: visible; }
 .line b { font-weight: 600; text-align: right; font-variant-numeric: tabular-nums; }
-.axis { grid-column: 2; display: flex; justify-content: space-between; background: none; }
-.whisker { stroke: var(--soft); } .box { fill: var(--box); }
+.axis { grid-column: 2; display: flex; justify-content: space-between; }
+.grid { stroke: var(--line); } .whisker { stroke: var(--soft); } .box { fill: var(--box); }
 .median { stroke: var(--mid); stroke-width: 3; }
 .expected { stroke: var(--due); stroke-width: 2; stroke-dasharray: 3 2; }
-.whisker, .median, .expected { vector-effect: non-scaling-stroke; }
+.grid, .whisker, .median, .expected { vector-effect: non-scaling-stroke; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; vertical-align: top; padding: .3rem .6rem;
@@ -60,6 +59,8 @@ small { display: block; color: var(--soft); }
 # Of a picture, which is stretched to the room there is.
 _WIDTH: Final = 1000
 _HEIGHT: Final = 24
+_INTERVALS: Final = 4
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,33 @@ class Line:
 def plot(title: str, lines: Sequence[Line]) -> str:
     """Boxes over one axis: extremes, quartiles, median, and the expected value as a broken line."""
     known = [each for line in lines for each in _values(line)]
-    low, high = min(0.0, *known), max(known)
-    span = (high - low) or 1.0
-
-    def x(value: float) -> str:
-        return f"{_WIDTH * (value - low) / span:.1f}"
-
+    axis = _Axis.over(min(0.0, *known), max(known))
+    ticks = "".join(f"<span>{tick:,g}</span>" for tick in axis.ticks)
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>\n"
-        + "".join(_line(line, x) for line in lines)
-        + '<div class="line" aria-hidden="true"><p class="axis soft">'
-        + "".join(f"<span>{_number(low + part * span)}</span>" for part in (0, 0.25, 0.5, 0.75, 1))
-        + "</p></div></figure>\n"
+        + "".join(_line(line, axis) for line in lines)
+        + f'<div class="line" aria-hidden="true"><p class="axis soft">{ticks}</p></div></figure>\n'
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Round numbers, evenly spaced, from the first to the last."""
+
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def over(cls, low: float, high: float) -> _Axis:
+        least = (high - low) / _INTERVALS or 1.0
+        power = 10.0 ** math.floor(math.log10(least))
+        # Without the slack, 0.3 is more than 3 times 0.1.
+        step = next(each * power for each in _STEPS if each * power >= least * (1 - 1e-9))
+        first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
+        last = max(last, first + 1)
+        return cls(tuple(round(number * step, 9) for number in range(first, last + 1)))
+
+    def x(self, value: float) -> float:
+        return _WIDTH * (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
 
 
 def _values(line: Line) -> list[float]:
@@ -94,24 +109,25 @@ def _values(line: Line) -> list[float]:
     return values if line.expected is None else [*values, line.expected]
 
 
-def _line(line: Line, x: Any) -> str:
+def _line(line: Line, axis: _Axis) -> str:
     spread = line.spread
-    middle = _HEIGHT // 2
+    x = {part: axis.x(spread[part]) for part in ("least", "q1", "median", "q3", "most")}
     told = (
         f"median {_number(spread['median'])}, half of all from {_number(spread['q1'])} to "
         f"{_number(spread['q3'])}"
     )
+    middle = _HEIGHT // 2
     # A box is never so narrow that it cannot be seen.
-    width = max(float(x(spread["q3"])) - float(x(spread["q1"])), 2.0)
-    least, most = x(spread["least"]), x(spread["most"])
+    width = max(x["q3"] - x["q1"], 2.0)
     parts = [
-        f'<line class="whisker" x1="{least}" x2="{most}" y1="{middle}" y2="{middle}"/>',
-        f'<rect class="box" x="{x(spread["q1"])}" y="5" width="{width:.1f}" height="14"/>',
-        _upright("median", x(spread["median"]), 3),
+        *(_stroke("grid", axis.x(tick), axis.x(tick), 0, _HEIGHT) for tick in axis.ticks),
+        _stroke("whisker", x["least"], x["most"], middle, middle),
+        f'<rect class="box" x="{x["q1"]:.1f}" y="5" width="{width:.1f}" height="14"/>',
+        _stroke("median", x["median"], x["median"], 3, _HEIGHT - 3),
     ]
     if line.expected is not None:
         told += f", expected {_number(line.expected)}"
-        parts.append(_upright("expected", x(line.expected), 0))
+        parts.append(_stroke("expected", axis.x(line.expected), axis.x(line.expected), 0, _HEIGHT))
     return (
         f'<div class="line"><span>{escape(line.name)}</span>'
         f'<svg role="img" aria-label="{told}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
@@ -120,8 +136,8 @@ def _line(line: Line, x: Any) -> str:
     )
 
 
-def _upright(kind: str, x: str, edge: int) -> str:
-    return f'<line class="{kind}" x1="{x}" x2="{x}" y1="{edge}" y2="{_HEIGHT - edge}"/>'
+def _stroke(kind: str, x1: float, x2: float, y1: int, y2: int) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1}" y2="{y2}"/>'
 
 
 def _number(value: float) -> str:

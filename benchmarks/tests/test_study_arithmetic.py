@@ -1,0 +1,141 @@
+"""What the study makes of what it measured."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from carriage import base64_bytes
+from conversations import ANSWERS, promptness
+from finding import Finding, Row
+from hypothesis import given
+from hypothesis import strategies as st
+from spread import Spread
+from study import goals
+from token_stream import Best, Uncut, decisive_token, tokens
+from utterwire_client import IncrementalSentenceChunker
+
+
+class TestSpread:
+    @pytest.mark.parametrize(
+        ("values", "q1", "median", "q3", "p95"),
+        [
+            ([7.0], 7, 7, 7, 7),
+            ([4.0, 2.0], 2.5, 3, 3.5, 3.9),
+            ([5.0, 1.0, 3.0, 2.0, 4.0], 2, 3, 4, 4.8),
+            ([*map(float, range(101))], 25, 50, 75, 95),
+        ],
+    )
+    def test_quartiles_lie_between_samples(
+        self, values: list[float], q1: float, median: float, q3: float, p95: float
+    ) -> None:
+        found = Spread.of(values)
+        assert (found.q1, found.median, found.q3, found.p95) == pytest.approx((q1, median, q3, p95))
+        assert (found.least, found.most, found.samples) == (min(values), max(values), len(values))
+
+    @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+    def test_what_has_no_spread_is_refused(self, values: list[float]) -> None:
+        with pytest.raises(ValueError, match="finite numbers"):
+            Spread.of(values)
+
+    @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
+    def test_in_order_whatever_was_measured(self, values: list[float]) -> None:
+        found = Spread.of(values)
+        parts = [found.least, found.q1, found.median, found.q3, found.p95, found.most]
+        slack = 1e-6
+        assert all(a <= b + slack for a, b in itertools.pairwise(parts))
+
+
+class TestTokens:
+    @given(st.text(max_size=200))
+    def test_joined_they_are_the_text(self, text: str) -> None:
+        assert "".join(tokens(text)) == text
+
+    def test_the_deciding_one_is_that_with_which_the_chunker_has_a_sentence(self) -> None:
+        pieces = ["Well", " then", ".", " Off", " we", " go", "."]
+        assert decisive_token(pieces, IncrementalSentenceChunker()) == 3
+        assert decisive_token(pieces, Uncut()) == 6
+        with pytest.raises(ValueError, match="no tokens"):
+            decisive_token([], Uncut())
+
+    def test_a_whole_text_is_one_piece(self) -> None:
+        chunker = Uncut()
+        assert [chunker.feed(piece) for piece in ("One. ", "Two.")] == [[], []]
+        assert chunker.flush() == ["One. Two."]
+        assert chunker.flush() == []
+
+    def test_the_most_that_a_text_allows(self) -> None:
+        # 31 tokens at 10 a second: the last after 3 s; the sixth after 0.5 s.
+        best = Best(count=31, decisive=5, per_s=10.0, first_block_s=0.1)
+        assert best.first_byte_s == pytest.approx(0.6)
+        assert best.ratio == pytest.approx(6.0)
+        assert Best(count=1, decisive=0, per_s=10.0, first_block_s=0.1).ratio is None
+
+    def test_the_answers_allow_what_was_published(self) -> None:
+        ratios = []
+        for text in ANSWERS.values():
+            pieces = tokens(text)
+            decisive = decisive_token(pieces, IncrementalSentenceChunker())
+            ratios.append(Best(len(pieces), decisive, 30.0, 0.0).ratio)
+        assert any(ratio and 2.4 <= ratio <= 3.6 for ratio in ratios), ratios
+
+
+@pytest.mark.parametrize(("size", "encoded"), [(0, 0), (1, 4), (3, 4), (4, 8), (1920, 2560)])
+def test_base64(size: int, encoded: int) -> None:
+    assert base64_bytes(size) == encoded
+
+
+def stream(*over_ms: float) -> Finding:
+    return Finding(
+        "?",
+        rows=[
+            # Who waits for the whole text is not held to it.
+            Row("batch", samples={"over_ms": [400.0] * 20}),
+            Row("bidi", samples={"over_ms": [*over_ms], "sooner": [3.0]}),
+        ],
+    )
+
+
+def gapped(pipelined: int) -> Finding:
+    rows = [
+        Row("80 ms: one at a time", samples={"gap_ms": [9.0]}, facts={"gaps": 1}),
+        Row("80 ms: pipelined", samples={"gap_ms": [0.0, 0.0]}, facts={"gaps": pipelined}),
+    ]
+    return Finding("?", rows=rows)
+
+
+def interrupted(late: int, tasks: int) -> Finding:
+    return Finding(
+        "?", rows=[Row("interrupted", facts={"after_ack_bytes": late, "tasks_left": tasks})]
+    )
+
+
+class TestGoals:
+    @pytest.mark.parametrize(
+        ("findings", "met"),
+        [
+            ({}, []),
+            ({"token-stream": stream(*[3.0] * 19, 10.0)}, [True]),
+            # One of twenty is beyond the 95th percentile; two are not.
+            ({"token-stream": stream(*[3.0] * 20, 80.0)}, [True]),
+            ({"token-stream": stream(*[3.0] * 18, 80.0, 80.0)}, [False]),
+            ({"gaps": gapped(0)}, [True]),
+            ({"gaps": gapped(1)}, [False]),
+            ({"interruptions": interrupted(0, 0)}, [True]),
+            ({"interruptions": interrupted(2, 0)}, [False]),
+            ({"interruptions": interrupted(0, 1)}, [False]),
+        ],
+    )
+    def test_held_against_what_was_found(
+        self, findings: dict[str, Finding], met: list[bool]
+    ) -> None:
+        assert [goal.met for goal in goals(findings)] == met
+
+    def test_found_is_told_in_numbers(self) -> None:
+        found = goals({"token-stream": stream(1.0, 2.0, 3.0)})[0].found
+        assert found == "median 2.0 ms, 95 of 100 within 2.9 ms, at most 3.0 ms, of 3"
+
+    def test_promptness_is_of_all_texts_that_were_streamed(self) -> None:
+        both = Finding("?", rows=[*stream(1.0).rows, *stream(2.0).rows])
+        assert promptness(both) == [1.0, 2.0]
