@@ -21,10 +21,10 @@ from utterwire_client import Audio, Complete, Session, Start, UtteranceRejected
 from utterwire_client.address import http_url, is_loopback, is_sagemaker
 from utterwire_client.event_stream import EventStreamReader
 
+__all__ = ["CLIPS", "FORMATS", "base64_bytes", "carriers", "encodings", "words_wrong"]
+
 #: A clip, as the file has it: ``id`` and ``text``.
 Clip: TypeAlias = dict[str, str]
-
-__all__ = ["CLIPS", "FORMATS", "base64_bytes", "carriers", "encodings"]
 
 #: What is spoken, in the form of ``scripts/data/quality_sentences.json``.
 CLIPS: Final = Path(__file__).resolve().parent / "data" / "clips.json"
@@ -68,7 +68,7 @@ async def encodings(place: Place, plan: Plan) -> Finding:
                     row.facts["words"] = "not heard: needs an endpoint that speaks, --recogniser"
                 else:
                     row.facts["words"] = await asyncio.to_thread(
-                        _word_errors, place.recogniser, clips, heard, format
+                        words_wrong, place.recogniser, clips, heard, format
                     )
                 place.tell(f"{name}: {len(clips)} clips")
     pcm = finding.rows[0].facts.get("kbit_s")
@@ -124,10 +124,13 @@ async def _one_encoding(
     return heard
 
 
-def _word_errors(
-    python: str, clips: Sequence[Clip], heard: list[tuple[Path, int]], format: str
+def words_wrong(
+    python: str, clips: Sequence[Clip], heard: Sequence[tuple[Path, int]], format: str
 ) -> float | str:
-    """Percent of the words; or why that is not known."""
+    """How many words a recogniser hears wrong, in percent; or why that is not known.
+
+    ``heard`` has the file of each clip, in ``format``, and its rate; ``python`` has the recogniser.
+    """
     from recogniser import Recogniser, RecogniserError
     from served_speech import decoded, write_wav
     from word_errors import hearing, rate, read_sentences

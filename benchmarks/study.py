@@ -53,6 +53,7 @@ __all__ = [
     "main",
     "parser",
     "shown_command",
+    "table",
 ]
 
 #: JSON Schema of the result.
@@ -313,6 +314,30 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(rounds, plan.interruptions, plan.texts, plan.clips, plan.delays_ms, per_s)
 
 
+def table(result: Mapping[str, Any]) -> str:
+    """The result as lines for a terminal: medians, quartiles, and what is expected."""
+    lines = []
+    for experiment in result["experiments"]:
+        lines += ["", experiment["title"]]
+        if experiment["not_measured"]:
+            lines.append(f"  not measured: {experiment['not_measured']}")
+        for row in experiment["rows"]:
+            lines.append(f"  {row['name']}")
+            for key, spread in row["measures"].items():
+                due = row["expected"].get(key)
+                lines.append(
+                    f"    {experiment['measures'][key]}: {spread['median']:g} "
+                    f"({spread['q1']:g} to {spread['q3']:g}, {spread['samples']} samples"
+                    + (")" if due is None else f"; expected {due:g})")
+                )
+            told = [f"{experiment['facts'][key]}: {fact}" for key, fact in row["facts"].items()]
+            lines += [f"    {each}" for each in [*told, *([row["note"]] if row["note"] else [])]]
+    lines.append("")
+    for goal in result["goals"]:
+        lines.append(f"{'met' if goal['met'] else 'MISSED'}: {goal['name']}: {goal['found']}")
+    return "\n".join(lines)
+
+
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     command = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -362,8 +387,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("study: interrupted", file=sys.stderr)
         return 130
-    for goal in result["goals"]:
-        _tell(f"{'met' if goal['met'] else 'MISSED'}: {goal['name']}: {goal['found']}")
+    _tell(table(result))
     missed = any(not goal["met"] for goal in result["goals"])
     missed |= any(each["not_measured"] for each in result["experiments"])
     return int(missed and result["endpoint"]["engine"] is not None)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import wave
+from pathlib import Path
+from typing import Self
 
 import pytest
-from carriage import base64_bytes
+from carriage import CLIPS, base64_bytes, words_wrong
 from conversations import ANSWERS, promptness
 from finding import Finding, Row
 from hypothesis import given
 from hypothesis import strategies as st
+from recogniser import RecogniserError
 from spread import Spread
 from study import goals
 from token_stream import Best, Uncut, decisive_token, tokens
@@ -84,6 +89,56 @@ class TestTokens:
 @pytest.mark.parametrize(("size", "encoded"), [(0, 0), (1, 4), (3, 4), (4, 8), (1920, 2560)])
 def test_base64(size: int, encoded: int) -> None:
     assert base64_bytes(size) == encoded
+
+
+class Ears:
+    """A recogniser that hears each clip but the first right."""
+
+    def __init__(self, python: str) -> None:
+        if python != "ears":
+            raise RecogniserError("it could not be started")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def hear(self, path: Path) -> str:
+        with wave.open(str(path)) as file:
+            assert file.getnframes() == 100
+        texts = {clip["id"]: clip["text"] for clip in clips()}
+        return "" if path.stem == clips()[0]["id"] else texts[path.stem].lower().strip(".?")
+
+
+def clips() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(CLIPS.read_text(encoding="utf-8"))["sentences"]
+    return found
+
+
+class TestWords:
+    def test_there_are_24_short_clips(self) -> None:
+        assert len({clip["id"] for clip in clips()}) == 24
+        assert all(len(clip["text"]) < 60 for clip in clips())
+
+    @pytest.fixture
+    def heard(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
+        monkeypatch.setattr("recogniser.Recogniser", Ears)
+        files = [tmp_path / f"{clip['id']}.pcm_s16le" for clip in clips()]
+        for file in files:
+            file.write_bytes(bytes(200))
+        return [(file, 24_000) for file in files]
+
+    def test_errors_are_counted_over_all_clips(self, heard: list[tuple[Path, int]]) -> None:
+        words = [len(clip["text"].split()) for clip in clips()]
+        found = words_wrong("ears", clips(), heard, "pcm_s16le")
+        assert found == pytest.approx(100 * words[0] / sum(words))
+
+    def test_why_nothing_was_heard_is_told(self, heard: list[tuple[Path, int]]) -> None:
+        found = words_wrong("python3", clips(), heard, "pcm_s16le")
+        assert found == "not heard: it could not be started"
+        at_another_rate = [(file, 16_000) for file, _ in heard]
+        found = words_wrong("ears", clips(), at_another_rate, "pcm_s16le")
+        assert "16000 Hz" in str(found)
 
 
 def stream(*over_ms: float) -> Finding:

@@ -11,7 +11,7 @@ import pytest
 from finding import Finding, Goal, Row
 from jsonschema import Draft202012Validator
 from spread import Spread
-from study import SCHEMA
+from study import SCHEMA, table
 from study_page import Line, plot, study_page
 
 VOID = {"meta", "br", "img", "link"}
@@ -147,6 +147,20 @@ class TestPage:
         Draft202012Validator.check_schema(schema)
         document = {**result(experiment(links())), **broken}
         assert not Draft202012Validator(schema).is_valid(document)
+
+
+def test_the_table_for_a_terminal() -> None:
+    unmeasured = experiment(Finding(""), not_measured="no proxy")
+    lines = table(result(experiment(links()), unmeasured)).splitlines()
+    assert lines[1:5] == [
+        "From <afar>",
+        "  alone",
+        "    last byte, ms: 200 (150 to 250, 3 samples; expected 400)",
+        "    first byte, ms: 20 (15 to 25, 3 samples)",
+    ]
+    assert "    one text only" in lines
+    assert "  not measured: no proxy" in lines
+    assert lines[-2:] == ["met: Gaps: 0 in 4 texts", "MISSED: Left: 2 tasks"]
 
 
 class TestPlot:
