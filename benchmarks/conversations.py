@@ -45,6 +45,8 @@ ANSWERS: Final = {
         "an hour. Bake it in a closed pot for thirty minutes. Let it cool before you cut it."
     ),
 }
+#: Nothing is over sooner than its first sentences: what waits for a round trip is late.
+_BRISK: Final = "Yes. It does. I tried it twice. Shall I show you how?"
 _FIRST_WORDS: Final = "One moment, please."
 #: More than any endpoint has made when it is interrupted.
 _STORY: Final = " ".join(
@@ -258,17 +260,25 @@ async def gaps(place: Place, plan: Plan) -> Finding:
             "stall_ms": "stalls inside of its sentences, ms",
         },
         facts={"gaps": "gaps in all", "sentences": "sentences", "speech_s": "speech, s"},
-        note="Delays are of each way.",
+        note=(
+            "Delays are of each way. The brisk text is: " + _BRISK + " A gap is due to the way "
+            "there only where the text itself comes faster than it is spoken."
+        ),
     )
     for delay_ms in plan.delays_ms:
-        finding.rows += await _gaps(delay_ms, place, plan)
+        for name, text in (("an answer", _one_answer(plan)), ("brisk", _BRISK)):
+            finding.rows += await _gaps(delay_ms, name, text, place, plan)
+        place.tell(f"gaps over a link of {delay_ms} ms: {_half(plan.rounds)} rounds")
     return finding
 
 
-async def _gaps(delay_ms: int, place: Place, plan: Plan) -> list[Row]:
-    pieces = tokens(_one_answer(plan))
-    rounds = max(plan.rounds // 2, 1)
-    rows = {name: Row(f"{delay_ms} ms: {name}", facts={"gaps": 0}) for name in LINKS}
+def _half(rounds: int) -> int:
+    return max(rounds // 2, 1)
+
+
+async def _gaps(delay_ms: int, text_name: str, text: str, place: Place, plan: Plan) -> list[Row]:
+    pieces = tokens(text)
+    rows = {name: Row(f"{delay_ms} ms, {text_name}: {name}", facts={"gaps": 0}) for name in LINKS}
     async with _warm(place, delay_ms / 1000) as session:
 
         async def say(name: str) -> None:
@@ -279,8 +289,7 @@ async def _gaps(delay_ms: int, place: Place, plan: Plan) -> list[Row]:
             facts |= {"sentences": told.sentences, "speech_s": told.audio_s}
             rows[name].add(gap_ms=1000 * told.gap_s, stall_ms=1000 * told.stall_s)
 
-        await _in_turns(rounds, [partial(say, name) for name in LINKS])
-    place.tell(f"gaps over a link of {delay_ms} ms: {rounds} rounds")
+        await _in_turns(_half(plan.rounds), [partial(say, name) for name in LINKS])
     return [*rows.values()]
 
 

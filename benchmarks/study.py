@@ -53,6 +53,7 @@ __all__ = [
     "main",
     "parser",
     "shown_command",
+    "study",
     "table",
 ]
 
@@ -220,7 +221,7 @@ async def _given(where: Where, recogniser: str | None, tell: Callable[[str], Non
     return Subject(name, place, (("endpoint", place),), None)
 
 
-async def _study(
+async def study(
     subject: Subject, plan: Plan, chosen: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[Goal]]:
     """What each experiment found, or why it could not be done; and the goals."""
@@ -263,7 +264,7 @@ async def _run(
     else:
         subject = await _given(where, options.recogniser, _tell)
     chosen = [name for name in EXPERIMENTS if name in (options.only or EXPERIMENTS)]
-    documents, reached = await _study(subject, plan, chosen)
+    documents, reached = await study(subject, plan, chosen)
     return {
         "utterwire_study": FORMAT,
         **record(shown_command(options), started, (*_CLIENT, *(_SERVER if launched else ()))),

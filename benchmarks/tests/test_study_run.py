@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from served_speech import LaunchedServer
-from speaking import Tap
-from study import EXPERIMENTS, SCHEMA, main, parser, shown_command
+from speaking import Place, Tap
+from study import EXPERIMENTS, QUICK, SCHEMA, Subject, main, parser, shown_command, study
+from utterwire_client import Deadlines, Endpoint
+from utterwire_client.cli.where import Where
 
 STUDY = Path(__file__).resolve().parent.parent / "study.py"
 
@@ -59,7 +61,7 @@ class TestRun:
         # A round trip of 160 ms cannot be had for less, nor two of them.
         assert afar["80 ms: pipelined"]["measures"]["first_byte_ms"]["least"] >= 159
         assert afar["80 ms: one at a time"]["measures"]["here_ms"]["least"] >= 319
-        assert len(rows(result, "gaps")) == 4
+        assert len(rows(result, "gaps")) == 8
         cut = rows(result, "interruptions")["interrupted"]
         assert cut["measures"]["silent_ms"]["samples"] == 5
         assert cut["facts"] == {"after_ack_bytes": 0, "tasks_left": 0, "sessions_dropped": 0}
@@ -126,6 +128,18 @@ def test_the_command_that_is_shown_has_no_secrets_and_no_paths() -> None:
     assert "/home" not in words
 
 
+async def test_where_no_delay_can_be_laid_the_reason_stands_in_the_result() -> None:
+    endpoint = Endpoint(name="mine", url="sagemaker:mine")
+    told: list[str] = []
+    place = Place(Where(endpoint, None, [], Deadlines()), 0.1, None, told.append)
+    subject = Subject("mine", place, (("endpoint", place),), None)
+    (document,), reached = await study(subject, QUICK, ["links"])
+    assert "takes no proxy" in document["not_measured"]
+    assert document["rows"] == []
+    assert not reached
+    assert told[-1] == f"not measured: {document['not_measured']}"
+
+
 class Scripted:
     """A transport that receives what it is given."""
 
@@ -145,7 +159,7 @@ class Scripted:
 async def test_audio_between_an_acknowledgement_and_the_next_utterance_is_counted() -> None:
     start, done = '{"type": "synthesis_start"}', '{"type": "cancel_done"}'
     odd = '{"type": "error", "message": "\\"cancel_done\\""}'
-    script = [start, b"12", odd, b"34", done, b"567", b"8", start, b"90"]
+    script: list[str | bytes] = [start, b"12", odd, b"34", done, b"567", b"8", start, b"90"]
     tap = Tap(Scripted(*script))
     assert [await tap.receive() for _ in script] == script
     assert tap.after_ack_bytes == 4
