@@ -13,7 +13,6 @@ __all__ = ["DelayedLink"]
 _PIECE_BYTES: Final = 65_536
 #: Pieces that are under way at most, each way; past that the link takes no more.
 _PIECES: Final = 1024
-_CONNECT: Final = b"CONNECT"
 
 
 class DelayedLink:
@@ -55,13 +54,14 @@ class DelayedLink:
         self._tunnels.add(task)
         task.add_done_callback(self._tunnels.discard)
         async with self._closing(writer):
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            with contextlib.suppress(
+                OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+            ):
                 await self._tunnel(reader, writer)
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        method, target, *_ = head.split(b" ", 2)
-        if (method, target) != (_CONNECT, _authority(self._host, self._port)):
+        if head.split(b" ", 2)[:2] != [b"CONNECT", _authority(self._host, self._port)]:
             writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
             await writer.drain()
             return

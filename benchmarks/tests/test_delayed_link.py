@@ -65,6 +65,17 @@ async def test_it_leads_to_one_place_only() -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("head", [b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000, b"CONN"])
+async def test_what_is_no_request_for_a_tunnel_gets_none(head: bytes) -> None:
+    async with echo() as port, DelayedLink("127.0.0.1", port, 0.0) as link:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(link.url).port)
+        writer.write(head)
+        writer.write_eof()
+        with contextlib.suppress(ConnectionResetError):
+            assert not (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
 async def test_a_place_that_is_not_there_is_told() -> None:
     async with echo() as port:
         pass
