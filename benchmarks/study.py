@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,8 +65,9 @@ FULL: Final = Plan(
     rounds=20, interruptions=100, texts=3, clips=24, delays_ms=(0, 20, 80, 200), per_s=30.0
 )
 QUICK: Final = Plan(rounds=2, interruptions=5, texts=1, clips=3, delays_ms=(0, 80), per_s=30.0)
+#: What bears on the figures: of the client, and of the server that is started.
 _CLIENT: Final = ("httpx", "sentencex", "websockets")
-_SERVER: Final = ("av", "numpy", "starlette", "uvicorn")
+_SERVER: Final = ("av", "numpy", "starlette", "uvicorn", "websockets")
 _PACKAGES: Final = ("schemas", "protocol", "reference_server")
 
 
@@ -267,7 +269,7 @@ async def _run(
     documents, reached = await study(subject, plan, chosen)
     return {
         "utterwire_study": FORMAT,
-        **record(shown_command(options), started, (*_CLIENT, *(_SERVER if launched else ()))),
+        **record(shown_command(options), started, _installed(launched)),
         # Of one minute, before anything was measured: above the cores, others had a share.
         "load_average": round(load, 1),
         "endpoint": {
@@ -283,6 +285,11 @@ async def _run(
         "goals": [goal.document() for goal in reached],
         "experiments": documents,
     }
+
+
+def _installed(launched: bool) -> list[str]:
+    names = dict.fromkeys([*_CLIENT, *(_SERVER if launched else ())])
+    return [name for name in names if any(metadata.distributions(name=name))]
 
 
 def shown_command(options: argparse.Namespace) -> list[str]:
@@ -378,12 +385,23 @@ def main(arguments: list[str]) -> int:
                 where = stack.enter_context(_launched())
             else:
                 where = Where.of(options)
+                if options.recogniser:
+                    # What is missing is told now, not after a quarter of an hour.
+                    import served_speech  # noqa: F401
+                    import word_errors  # noqa: F401
             result = asyncio.run(_run(options, plan, where))
         write(result, out)
         if html is not None:
             (ROOT / html).write_text(study_page(result), encoding="utf-8")
     except (UsageError, UtterwireError, NotMeasured, OSError, RuntimeError) as exc:
         print(f"study: {exc}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as exc:
+        needed = "client,quality" if options.recogniser else "server,client,encoders"
+        print(
+            f"study: the package {exc.name} is missing: pip install 'utterwire[{needed}]'",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("study: interrupted", file=sys.stderr)

@@ -112,6 +112,18 @@ def test_what_cannot_be_measured_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_missing_package_is_one_line_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "word_errors", raising=False)
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    monkeypatch.delitem(sys.modules, "rapidfuzz.distance", raising=False)
+    assert main(["--url", "ws://127.0.0.1:9", "--recogniser", "ears", "--out", "-"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("study: the package rapidfuzz")
+    assert told.endswith("is missing: pip install 'utterwire[client,quality]'\n")
+
+
 def test_the_command_that_is_shown_has_no_secrets_and_no_paths() -> None:
     options = parser().parse_args(
         [
