@@ -53,7 +53,7 @@ async def served(app: Any) -> AsyncIterator[str]:
     """An application behind a real server, on a port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(
-            app, log_level="critical", lifespan="on", ws="websockets-sansio", timeout_keep_alive=1
+            app, log_config=None, lifespan="on", ws="websockets-sansio", timeout_keep_alive=1
         )
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

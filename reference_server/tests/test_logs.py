@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterator
 
 import pytest
 from utterwire_server.logs import JsonFormatter, StreamWriter, log_event, logging_to, whereabouts
@@ -100,7 +101,12 @@ def test_without_stderr_there_are_no_logs(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture(autouse=True)
-def _levels() -> object:
-    before = logging.getLogger("uvicorn").level
+def _levels() -> Iterator[None]:
+    """Whatever levels other tests of this process have left behind, these see none of them."""
+    loggers = [logging.getLogger(name) for name in ("asyncio", "uvicorn", "uvicorn.error")]
+    before = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.NOTSET)
     yield
-    logging.getLogger("uvicorn").setLevel(before)
+    for one, level in zip(loggers, before, strict=True):
+        one.setLevel(level)
