@@ -19,6 +19,7 @@ PACKAGES = (
     "protocol/utterwire_protocol",
     "reference_server/utterwire_server",
     "reference_client/utterwire_client",
+    "reference_client/utterwire_player",
     "conformance/utterwire_conformance",
 )
 
@@ -26,7 +27,7 @@ PACKAGES = (
 def runs() -> list[list[str]]:
     """Paths to check, one list per run of mypy: the packages first, as one program."""
     groups = [list(PACKAGES)]
-    folders = [str(Path(package).parent / "tests") for package in PACKAGES]
+    folders = dict.fromkeys(str(Path(package).parent / "tests") for package in PACKAGES)
     groups += [[folder] for folder in [*folders, "tests", "scripts", "benchmarks"]]
     groups += [[str(path.relative_to(ROOT))] for path in ROOT.glob("*/conftest.py")]
     groups.append(["bootstrap.py"])

@@ -20,6 +20,7 @@ GATES = {
     "protocol/utterwire_protocol": 100.0,
     "reference_server/utterwire_server": 95.0,
     "reference_client/utterwire_client": 95.0,
+    "reference_client/utterwire_player": 95.0,
     "conformance/utterwire_conformance": 95.0,
 }
 

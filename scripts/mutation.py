@@ -60,7 +60,8 @@ def lay_out(work: Path, container: str, modules: list[str]) -> None:
             raise RunFailed(f"{container}/{package} has no module {module}.py")
     shutil.copytree(ROOT / container / package, work / "src" / package, ignore=ignore)
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    paths = ["src", *(folder for folder in PACKAGES if folder != container)]
+    # What is under test is found first; beside it stands what others need of the same folder.
+    paths = ["src", *PACKAGES]
     lines = [
         f"pythonpath = {json.dumps(paths)}" if x.startswith("pythonpath") else x for x in lines
     ]

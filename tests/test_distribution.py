@@ -24,6 +24,7 @@ PACKAGES = {
     "utterwire_protocol": "protocol",
     "utterwire_server": "reference_server",
     "utterwire_client": "reference_client",
+    "utterwire_player": "reference_client",
     "utterwire_conformance": "conformance",
 }
 SPEC = "utterwire_conformance/data"

@@ -127,6 +127,7 @@ def project(tmp_path: Path) -> Path:
         ("protocol", "utterwire_protocol"),
         ("reference_server", "utterwire_server"),
         ("reference_client", "utterwire_client"),
+        ("reference_client", "utterwire_player"),
         ("conformance", "utterwire_conformance"),
     ]:
         (tmp_path / folder / package).mkdir(parents=True)
@@ -171,7 +172,7 @@ def test_full_coverage_passes_every_gate(project: Path) -> None:
     cover(project)
     done = gates(project)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(" ok") == 5
+    assert done.stdout.count(" ok") == 6
 
 
 def test_one_missing_branch_fails_that_package_alone(project: Path) -> None:

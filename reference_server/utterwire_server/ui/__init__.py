@@ -1,7 +1,7 @@
 """The page at `/`: speak in a browser, and measure what is heard there.
 
-Its files are in `static/`: HTML, CSS and ES modules as they are, without a build step. `player.md`
-among them tells how to use the player in a page of one's own.
+Its files are in `static/`: HTML, CSS and ES modules as they are, without a build step. Beside them
+it serves those of `utterwire_player`, which pages of one's own can use, too.
 """
 
 from __future__ import annotations

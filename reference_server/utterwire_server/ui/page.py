@@ -12,6 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from utterwire_player import modules
 from utterwire_schemas import SCHEMA_NAMES, asyncapi, schema
 
 from utterwire_server.service import Service
@@ -47,12 +48,13 @@ _HEADERS: Final = {
 @cache
 def _files() -> Mapping[str, tuple[bytes, str, str]]:
     """By path: bytes, media type, entity tag."""
+    folder = resources.files(__package__).joinpath("static")
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     found = {}
-    for file in resources.files(__package__).joinpath("static").iterdir():
-        media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
+    for name, data in (files | dict(modules())).items():
+        media_type = _MEDIA_TYPES.get(name.rpartition(".")[2])
         if media_type is not None:
-            data = file.read_bytes()
-            path = "/" if file.name == "index.html" else _FOLDER + file.name
+            path = "/" if name == "index.html" else _FOLDER + name
             found[path] = data, media_type, _tag(data)
     documents = {MESSAGES: asyncapi()}
     # Where its references lead.
