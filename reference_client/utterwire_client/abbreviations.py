@@ -12,6 +12,7 @@ from typing import Final
 
 __all__ = [
     "AFTER_TIME",
+    "ANNOUNCING",
     "COUNTRIES",
     "EXCLAIMING",
     "HESITATIONS",
@@ -116,6 +117,8 @@ SMALL_STARTERS: Final = _words(
 )
 #: Names with an exclamation mark.
 EXCLAIMING: Final = _words("yahoo jeopardy yum oklahoma")
+#: At the beginning they announce what follows; elsewhere they may end a sentence.
+ANNOUNCING: Final = _words("p.s p.p.s ps n.b nb")
 #: They belong to the time before them: "5 p.m. Eastern".
 AFTER_TIME: Final = _words(
     """monday tuesday wednesday thursday friday saturday sunday eastern pacific central mountain

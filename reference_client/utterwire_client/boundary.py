@@ -17,6 +17,7 @@ from typing import Final
 
 from utterwire_client.abbreviations import (
     AFTER_TIME,
+    ANNOUNCING,
     COUNTRIES,
     EXCLAIMING,
     HESITATIONS,
@@ -95,6 +96,8 @@ _COUNTED: Final = re.compile(
 _EMOTICON: Final = re.compile(r"[:;=][-'^]?[)(\]\[/|*]+(?!\S)")
 _LETTER_STOP: Final = re.compile(r"[^\W\d_]\.")
 _LETTERS: Final = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
+#: "J.-P. Sartre", "H.-J. Vogel".
+_HYPHENATED: Final = re.compile(r"[^\W\d_]\.-[^\W\d_]")
 _DEGREE: Final = re.compile(r"[A-Z][a-z]{0,2}(?:\.[A-Z][a-z]{0,2})+")
 _NUMERIC: Final = re.compile(r"[^\w\s]*\d[\d.,:/%–-]*")
 _NUMBERED_STREET: Final = re.compile(r"\d+(?:st|nd|rd|th)")
@@ -391,6 +394,10 @@ class Boundaries:
             key = at.previous.lower() + key
         if key in ("a.m", "p.m"):
             return "time"
+        if at.alone and key in ANNOUNCING:
+            return "going on"
+        if _HYPHENATED.fullmatch(token):
+            return "letter"
         if key in words.going_on:
             return "going on"
         if len(token) == 1 and key in words.open and len(key) > 1:
@@ -479,7 +486,9 @@ class Boundaries:
             return False
         name = at.previous[:1].isupper() and at.previous.isalpha() and len(at.previous) > 1
         if name and any(map(str.isalnum, at.lead[: len(at.lead) - len(at.previous)])):
-            return street or at.word.lower() in self._words.starters
+            # "Main St. Springfield, IL"
+            place = at.rising and at.follow == "," and at.word.lower() not in self._words.starters
+            return not place if street else at.word.lower() in self._words.starters
         return self._after_title(at)
 
     def _after_number(self, at: _Place) -> bool | Undecided:
@@ -559,6 +568,8 @@ def _closed(body: str, gap: str, at: int) -> int:
                 continue
             if ahead == len(gap) or not (gap[ahead] in "»›" or _is_symbol(gap[ahead])):
                 break
+            if gap[ahead] in "»›" and ahead + 1 == len(gap) and not _quoting(body):
+                break  # »the other way round«
             at = ahead
         elif char in "“‘«":  # „German“ and »the other way round«
             if not following.isspace():
@@ -567,6 +578,11 @@ def _closed(body: str, gap: str, at: int) -> int:
             break
         at += 1
     return at
+
+
+def _quoting(body: str) -> bool:
+    """Whether a quote « or ‹ is open at the end of ``body``."""
+    return body.count("«") > body.count("»") or body.count("‹") > body.count("›")
 
 
 def _past(text: str, at: int, belongs: Callable[[str], bool]) -> int:
