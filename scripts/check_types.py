@@ -30,7 +30,7 @@ def runs() -> list[list[str]]:
     folders = dict.fromkeys(str(Path(package).parent / "tests") for package in PACKAGES)
     groups += [[folder] for folder in [*folders, "tests", "scripts", "benchmarks"]]
     groups += [[str(path.relative_to(ROOT))] for path in ROOT.glob("*/conftest.py")]
-    groups.append(["bootstrap.py"])
+    groups += [["conftest.py"], ["bootstrap.py"]]
     return [
         group
         for group in groups

@@ -1,7 +1,6 @@
 """A scripted endpoint: each test writes what it does, down to the frame."""
 
 import asyncio
-import contextlib
 import json
 import os
 import ssl
@@ -14,14 +13,6 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
-
-# The environments of the plugins are without it.
-with contextlib.suppress(ModuleNotFoundError):
-    from hypothesis import settings
-
-    # How long an example takes says more of the machine than of the code.
-    settings.register_profile("utterwire-client", deadline=None)
-    settings.load_profile("utterwire-client")
 
 
 class Peer:

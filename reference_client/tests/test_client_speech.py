@@ -227,7 +227,11 @@ async def test_a_text_is_spoken_sentence_by_sentence() -> None:
     cuts=st.lists(st.integers(0, 60)),
     threaded=st.booleans(),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
+)
 def test_all_sentences_joined_are_the_input(text: str, cuts: list[int], threaded: bool) -> None:
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     fragments = [text[a:b] for a, b in itertools.pairwise(places)]
