@@ -822,6 +822,11 @@ BAD: list[tuple[str, str, Callable[[], Script]]] = [
         lambda: Script("disconnect").open().note("refused after a disconnect: HTTP 503"),
     ),
     ("reject.duplicate_request_id", "accepted", lambda: _duplicate_accepted()),
+    (
+        "request_id.reusable",
+        "an id that was cancelled is kept",
+        lambda: _cancelled().error(3, "duplicate_request_id", request_id="a"),
+    ),
     ("audio.speaks_text", "silence", lambda: _spoken(one=bytes(4800))),
     ("audio.speaks_text", "the same for another text", lambda: _spoken(other=TONE)),
     ("audio.speaks_text", "both no longer than one", lambda: _spoken(both=TONE[2:])),
@@ -877,6 +882,15 @@ def _duplicate_accepted() -> Script:
     )
     script.pcm().complete(1, request_id="x", elapsed_s=0.04)
     return script.speech(2, request_id="x")
+
+
+def _cancelled(ended: bool = True) -> Script:
+    """An utterance is cancelled, and its id used again."""
+    script = Script("cancel-named").open().say(HI | {"request_id": "a"}).start(1, request_id="a")
+    script.say({"type": "cancel", "request_id": "a"})
+    if ended:
+        script.hear(type="cancelled", seq=1, request_id="a", audio_bytes=0)
+    return script.say(HI | {"request_id": "a"})
 
 
 def _queue(expect: str) -> Script:
@@ -950,6 +964,11 @@ def test_what_is_not_legal_fails(check: str, what: str, script: Callable[[], Scr
 
 
 GOOD: list[tuple[str, str, Callable[[], Script]]] = [
+    (
+        "request_id.reusable",
+        "after a cancel",
+        lambda: _cancelled().speech(3, request_id="a"),
+    ),
     ("audio.speaks_text", "", _spoken),
     ("accept.defaults_kept", "", _spoken),
     ("audio.speed", "", _spoken),
@@ -1166,6 +1185,11 @@ UNSEEN: list[tuple[str, str, Callable[[], Script]]] = [
         "ws.invalid_utf8_text",
         "the budget was spent",
         lambda: Script("invalid-utf8-text").open().note("abuse").line("out", "eof"),
+    ),
+    (
+        "request_id.reusable",
+        "the cancel was not seen to be done",
+        lambda: _cancelled(ended=False).error(3, "duplicate_request_id", request_id="a"),
     ),
     ("ws.path", "no room", lambda: Script("probe").open(503)),
     ("ws.no_compression", "no room", lambda: Script("compression").open(429)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from utterwire_conformance.client_message import is_nothing_to_speak
@@ -19,7 +20,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame, Opcode
 
 from .catalogue import Catalogue
-from .rewriting import SAFE_TEXT, MessageChange, message_frame
+from .rewriting import SAFE_TEXT, MessageChange, MessageTest, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -255,13 +256,18 @@ FAULTS.chunks(
 
 
 class _CutsText(SessionTamper):
-    """Speaks the first twenty code points of a text and says that it was all."""
+    """Speaks the first code points of a text that `when` picks and says that it was all."""
+
+    def __init__(self, shared: Shared, tap: Tap, most: int, when: MessageTest) -> None:
+        super().__init__(shared, tap)
+        self._most = most
+        self._when = when
 
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
-        if not message.is_valid_request:
+        if not message.is_valid_request or not self._when(message, self.tap):
             return super().client_message(message)
         text = message.meaning.text
-        return [message_frame(message.changed(text=text[:20]), message)]
+        return [message_frame(message.changed(text=text[: self._most]), message)]
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         message = self.tap.messages.get(chunk.seq or 0)
@@ -270,11 +276,27 @@ class _CutsText(SessionTamper):
         return super().chunk(chunk)
 
 
+def _finds_another(message: ClientMessage, tap: Tap) -> bool:
+    return any(seq != message.seq for seq in tap.unended())
+
+
 FAULTS.add(
     "text-cut-at-twenty",
     "Of each text only the first twenty code points are spoken.",
     "audio.speaks-text",
-    _CutsText,
+    partial(_CutsText, most=20, when=_speaks_letters),
+)
+FAULTS.add(
+    "text-cut-at-five-hundred",
+    "Of each text only the first five hundred code points are spoken.",
+    "audio.speaks-text",
+    partial(_CutsText, most=500, when=_speaks_letters),
+)
+FAULTS.add(
+    "text-cut-when-busy",
+    "Of a text that has to wait only the first ten code points are spoken.",
+    "audio.speaks-text",
+    partial(_CutsText, most=10, when=_finds_another),
 )
 FAULTS.chunks(
     "audio-sent-twice",

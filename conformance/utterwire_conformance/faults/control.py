@@ -104,6 +104,12 @@ FAULTS.chunks(
     ),
 )
 FAULTS.chunks(
+    "seq-as-a-byte",
+    "`seq` begins again at 1 behind 255.",
+    "seq.counts-messages",
+    _numbered(lambda seq: (seq - 1) % 255 + 1),
+)
+FAULTS.chunks(
     "seq-as-string",
     "`seq` is a string.",
     ("control.schema", "seq.counts-messages"),

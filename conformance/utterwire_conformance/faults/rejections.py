@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from unicodedata import normalize
 
 from utterwire_conformance.proxy import (
     Action,
@@ -338,6 +339,56 @@ FAULTS.refuses(
     "request-id.reusable",
     lambda message, tap: message.is_valid_request and _id_was_used(message, tap),
     "duplicate_request_id",
+)
+
+
+def _looks_used(message: ClientMessage, tap: Tap) -> bool:
+    name = message.meaning.request_id or ""
+    return any(
+        (other := tap.messages[seq].meaning.request_id or "") != name
+        and normalize("NFC", other) == normalize("NFC", name)
+        for seq in tap.unended()
+        if seq != message.seq
+    )
+
+
+FAULTS.refuses(
+    "ids-normalised",
+    "A `request_id` is taken for a duplicate of one whose letters are composed otherwise.",
+    "reject.duplicate-request-id",
+    lambda message, tap: message.is_valid_request and _looks_used(message, tap),
+    "duplicate_request_id",
+)
+
+
+class _KeepsCancelledIds(SessionTamper):
+    """Rejects ids of utterances that were cancelled."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._kept: set[str] = set()
+        self._refused: set[int] = set()
+
+    def client_message(self, message: ClientMessage) -> Iterable[Action]:
+        if not message.is_valid_request or message.meaning.request_id not in self._kept:
+            return super().client_message(message)
+        self._refused.add(message.seq)
+        return [message_frame(invalid_twin(message, "missing_text"), message)]
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        named = (chunk.fields or {}).get("request_id")
+        if chunk.type == "cancelled" and isinstance(named, str):
+            self._kept.add(named)
+        if chunk.is_rejection and chunk.seq in self._refused:
+            return [ToClient(chunk.changed(code="duplicate_request_id"))]
+        return super().chunk(chunk)
+
+
+FAULTS.add(
+    "ids-kept-after-cancel",
+    "The `request_id` of an utterance that was cancelled is rejected as a duplicate.",
+    "request-id.reusable",
+    _KeepsCancelledIds,
 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from utterwire_conformance.client_message import read_client_message
 from utterwire_conformance.event_stream import Event, names_events, read_events
 from utterwire_conformance.proxy import ExchangeTamper, Head, Request, Shared, rewritten
 
@@ -171,6 +172,25 @@ FAULTS.add(
     "Whatever `stream` holds, a request for events is served.",
     "sse.refusal",
     exchange=_Forgives,
+)
+
+
+class _CutsText(ExchangeTamper):
+    """Speaks the first twenty code points of a text that is asked for in events."""
+
+    def request(self, request: Request) -> Request | tuple[Head, bytes]:
+        meaning = read_client_message(request.body)
+        if not names_events(_accept(request)) or meaning.verdict == "reject":
+            return request
+        text = meaning.text[:20]
+        return replace(request, body=rewritten({**meaning.fields, "text": text}))
+
+
+FAULTS.add(
+    "sse-text-cut-at-twenty",
+    "In events only the first twenty code points of a text are spoken.",
+    "audio.speaks-text",
+    exchange=_CutsText,
 )
 
 # --- Events --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 from . import quote
 
 __all__ = [
+    "audible_pieces",
     "audio_bytes",
     "came_early",
     "characters",
@@ -27,9 +28,9 @@ __all__ = [
     "never_json",
     "no_header",
     "no_leading_brace",
-    "speaks_text",
     "speed",
     "spells_json",
+    "spoken",
     "start_fields",
     "streamed",
     "unspeakable",
@@ -64,17 +65,17 @@ def _samples(pcm: bytes) -> array[int]:
     return samples
 
 
-def is_heard(pcm: bytes) -> bool:
-    """Whether 16-bit little-endian samples hold more than silence."""
-    samples = _samples(pcm)
-    return bool(samples) and max(max(samples), -min(samples)) >= _HEARD_PEAK
-
-
-def _audible(pcm: bytes) -> int:
+def audible_pieces(pcm: bytes) -> int:
     """How many pieces of 20 ms hold more than silence."""
     samples = _samples(pcm)
     pieces = (samples[start : start + 480] for start in range(0, len(samples), 480))
     return sum(max(max(piece), -min(piece)) >= _HEARD_PEAK for piece in pieces)
+
+
+def is_heard(pcm: bytes) -> bool:
+    """Whether 16-bit little-endian samples hold more than silence."""
+    samples = _samples(pcm)
+    return bool(samples) and max(max(samples), -min(samples)) >= _HEARD_PEAK
 
 
 def _is_pcm(utterance: Utterance) -> bool:
@@ -359,7 +360,8 @@ def characters(dialogue: Dialogue) -> Iterator[Judgement]:
         )
 
 
-def _spoken(dialogues: Iterable[Dialogue], name: str) -> dict[str, Utterance]:
+def spoken(dialogues: Iterable[Dialogue], name: str) -> dict[str, Utterance]:
+    """The completed utterances that were sent for the check `name`, by the name of their case."""
     return {
         u.sent.case.name: u
         for dialogue in dialogues
@@ -368,80 +370,13 @@ def _spoken(dialogues: Iterable[Dialogue], name: str) -> dict[str, Utterance]:
     }
 
 
-@check("audio.speaks-text", "spoken-texts")
-def speaks_text(evidence: Sequence[Account]) -> Judgement:
-    """Text is heard, longer text takes longer, another text sounds different."""
-    found = (
-        judgement
-        for account in evidence
-        for judgement in _follows_text(_spoken(account.dialogues, "audio.speaks_text"))
-    )
-    return settle(found, evidence, "the texts were not spoken")
-
-
-def _follows_text(heard: Mapping[str, Utterance]) -> Iterator[Judgement]:
-    advice = "Speak the `text` of each request."
-    for utterance in heard.values():
-        if is_heard(utterance.pcm):
-            yield passed()
-            continue
-        yield fail(
-            "A text of plain words is not heard: there is nothing or only silence.",
-            sent=quote.sent(utterance.sent),
-            received=f"{len(utterance.pcm)} bytes of audio, all but silent",
-            legal="audible speech",
-            advice=advice,
-        )
-    one, again, other, both = (
-        heard.get(name) for name in ("one text", "the same again", "another text", "both texts")
-    )
-    if one is None or other is None:
-        return
-    if one.pcm == other.pcm and one.pcm:
-        yield fail(
-            "Two different texts have exactly the same audio.",
-            sent=quote.sent(other.sent),
-            received=f"the same {len(one.pcm)} bytes as for: {quote.sent(one.sent)}",
-            legal="different audio",
-            advice=advice,
-        )
-    two, eight = heard.get("ends in 2"), heard.get("ends in 8")
-    if two is not None and eight is not None and two.pcm == eight.pcm and two.pcm:
-        yield fail(
-            "Texts that end in different digits have exactly the same audio.",
-            sent=quote.sent(eight.sent),
-            received=f"the same {len(two.pcm)} bytes as for: {quote.sent(two.sent)}",
-            legal="different audio for different words",
-            advice=advice,
-        )
-    longest = max(len(u.pcm) for u in (one, again or one, other))
-    audible = max(_audible(u.pcm) for u in (one, again or one, other))
-    if both is not None and len(both.pcm) <= longest:
-        yield fail(
-            "Two sentences together are no longer than the longer of them alone.",
-            sent=quote.sent(both.sent),
-            received=f"{len(both.pcm)} bytes of audio; the longer alone had {longest}",
-            legal="longer audio for longer text",
-            advice=advice,
-        )
-    elif both is not None and _audible(both.pcm) <= audible:
-        yield fail(
-            "Of two sentences together no more is heard than of one alone; the rest is silence.",
-            sent=quote.sent(both.sent),
-            received=f"{_audible(both.pcm) * 20} ms that are not silent; one alone had"
-            f" {audible * 20} ms",
-            legal="all of the text to be heard",
-            advice=advice,
-        )
-
-
 @check("accept.defaults", "spoken-texts", id="accept.defaults_kept")
 def defaults_kept(evidence: Sequence[Account]) -> Judgement:
     """A field that is absent has its default, whatever the request before it had."""
     found = (
         judgement
         for account in evidence
-        for judgement in _keeps_defaults(_spoken(account.dialogues, "audio.speaks_text"))
+        for judgement in _keeps_defaults(spoken(account.dialogues, "audio.speaks_text"))
     )
     return settle(found, evidence, "no text was spoken before and after others at another speed")
 
@@ -473,7 +408,7 @@ def speed(evidence: Sequence[Account]) -> Judgement:
     found = (
         judgement
         for account in evidence
-        for judgement in _follows_speed(_spoken(account.dialogues, "audio.speaks_text"))
+        for judgement in _follows_speed(spoken(account.dialogues, "audio.speaks_text"))
     )
     return settle(found, evidence, "no text was spoken at two speeds")
 
@@ -528,7 +463,7 @@ def streamed(evidence: Sequence[Account]) -> Judgement:
     def find() -> Iterator[Judgement]:
         for account in evidence:
             for dialogue in account.dialogues:
-                for utterance in _spoken([dialogue], "audio.streamed").values():
+                for utterance in spoken([dialogue], "audio.streamed").values():
                     size = sum(len(chunk.data) for chunk in utterance.audio)
                     enough = size >= _LEAST_AUDIO_BYTES
                     yield from came_early(utterance, dialogue.rtt, enough=enough)

@@ -53,10 +53,6 @@ _ACCEPTED: Final[dict[str, tuple[str, str]]] = {
         "waiting-floor many",
         "Let eight requests wait behind the running one.",
     ),
-    "request-id.reusable": (
-        "duplicate-id",
-        "Free a `request_id` when its utterance has ended, and never keep that of a rejection.",
-    ),
 }
 
 _REJECTED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
@@ -167,6 +163,47 @@ def judge_cases(name: str, advice: str) -> Judge:
                     yield replace(judgement, advice=advice)
 
     return judge
+
+
+@check("request-id.reusable", "duplicate-id", "cancel-named", "cancel-all")
+@on_sessions("no id could be used again")
+def id_reusable(dialogue: Dialogue) -> Iterator[Judgement]:
+    """An id is free when its utterance has ended, in whatever way."""
+    advice = "Free a `request_id` when its utterance has ended, and never keep that of a rejection."
+    for utterance in dialogue.utterances.values():
+        case, refusal = utterance.sent.case, utterance.rejection
+        if case is not None and case.check == "request_id.reusable":
+            for judgement in judge_case(dialogue, utterance, case):
+                yield replace(judgement, advice=advice)
+        elif (cancelled := _cancelled_before(dialogue, utterance)) is not None:
+            if utterance.complete is not None:
+                yield passed()
+            elif refusal is not None and refusal.code == "duplicate_request_id":
+                yield fail(
+                    "The id of an utterance that was cancelled was taken for one in use.",
+                    sent=f"{quote.sent(utterance.sent)}; before it came {quote.chunk(cancelled)}",
+                    received=quote.chunk(refusal),
+                    legal="`synthesis_start`, audio, `synthesis_complete`",
+                    advice=advice,
+                )
+
+
+def _cancelled_before(dialogue: Dialogue, utterance: Utterance) -> Chunk | None:
+    """The `cancelled` that freed the id of a request before it was sent; None if none did, or if
+    anything else may have the id."""
+    named, sent = utterance.sent.meaning.request_id, utterance.sent
+    if named is None or sent.meaning.type != "synthesize" or sent.meaning.verdict != "accept":
+        return None
+    earlier = [
+        other.terminal
+        for other in dialogue.utterances.values()
+        if other.seq < utterance.seq
+        and other.sent.meaning.type == "synthesize"
+        and other.sent.meaning.request_id == named
+    ]
+    if not earlier or any(end is None or end.index > sent.index for end in earlier):
+        return None
+    return earlier[-1] if earlier[-1] is not None and earlier[-1].type == "cancelled" else None
 
 
 def _code(refusal: Chunk) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "start",
     "streamed",
     "whole_events",
+    "whole_pcm",
 ]
 
 _MEDIUM: Final = "text/event-stream"
@@ -42,6 +43,7 @@ _SCHEMAS: Final = {
 _EXCUSES: Final = frozenset({"overloaded", "going_away", "queue_full"})
 _MAX_CHUNK: Final = 65_536
 _SAMPLE_BYTES: Final = {"pcm_s16le": 2, "mulaw": 1, "alaw": 1}
+_PCM_RATE: Final = 24_000
 _SHUTDOWN: Final = "events until shutdown is over"
 # A judge by the clock needs something that takes long enough to tell.
 _LEAST_TIME_S: Final = 0.1
@@ -295,6 +297,25 @@ def _audio_of(fields: Mapping[str, Any]) -> bytes | None:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+def whole_pcm(exchange: Exchange) -> tuple[bytes, str] | None:
+    """The audio and the voice of an answer in events that came whole, as PCM at 24,000 Hz; None
+    where it did not, or is none."""
+    if not _is_stream(exchange):
+        return None
+    told = _Told.of(exchange)
+    starts, ends = told.each(_START), told.each(_END)
+    pieces = [_audio_of(fields) for _, fields in told.each(_CHUNK)]
+    audio = [piece for piece in pieces if piece is not None]
+    if not told.unbroken or len(starts) != 1 or len(ends) != 1 or len(audio) < len(pieces):
+        return None
+    fields = starts[0][1]
+    if ends[0][1].get("total_chunks") != len(pieces) or _format_of(told) != "pcm_s16le":
+        return None
+    if fields.get("sample_rate") != _PCM_RATE:
+        return None
+    return b"".join(audio), str(fields.get("voice"))
 
 
 def _format_of(told: _Told) -> str:

@@ -60,13 +60,16 @@ async def unspeakable(stage: Stage) -> None:
 
 @scenario(heavy=True)
 async def streamed(stage: Stage) -> None:
-    """A text of a minute or so: when does its first audio come."""
-    async with await stage.session() as session:
-        text = stage.texts.of_length(1200)
-        seq = await session.send(
-            stage.request(text), case=Case("a long text", "audio.streamed", "accept")
-        )
-        await stage.ended(session, seq)
+    """A text of a minute or so: when does its first audio come. Before it a part of that text, to
+    be compared with the whole."""
+    async with stage.relay() as relay:
+        for characters, case in (
+            (560, Case("less than half of it", "audio.speaks_text", "accept")),
+            (1200, Case("a long text", "audio.streamed", "accept")),
+        ):
+            session = await relay.session()
+            request = stage.request(stage.texts.of_length(characters))
+            await stage.ended(session, await session.send(request, case=case))
 
 
 @scenario()
