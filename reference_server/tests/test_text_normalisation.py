@@ -144,6 +144,13 @@ SAME = [
     ("www.example.org/path", "W.W.W. dot example dot O.R.G. slash path"),
     ("example.co.uk", "example dot C.O. dot U.K."),
     # Letters, acronyms, names
+    ("WHO is it at the tube", "W.H.O. is it at the tube"),
+    ("Stop. WHO is at home.", "Stop W.H.O. is at home"),
+    ("WHO is it?", "WHO is it"),
+    ("Stop! WHO is it? Stop.", "Stop WHO is it Stop"),
+    ("stop WHO is at home", "stop WHO is at home"),
+    ("WHO. Stop.", "WHO Stop"),
+    ("5G", "five G."),
     ("GPU", "G.P.U."),
     ("GPUs", "G.P.U.'s"),
     ("CPU's", "C.P.U.'s"),

@@ -112,6 +112,8 @@ _GREEK: Final = {
 _LETTERS: Final = rf"[^\W\d_²³¹⁰⁴⁵⁶⁷⁸⁹{_FRACTION}]"
 _RUNS: Final = re.compile(rf"\d+|{_LETTERS}+")
 _HUMPS: Final = re.compile(r"[^\W\d_a-z]+(?![a-z])|[^\W\d_a-z]?[a-z]+|[^\W\d_]+?")
+_STOPS: Final = frozenset(".!?:…")
+_STATEMENT: Final = re.compile(r" [a-z][^.!?\n]{0,400}(?P<end>[.!?\n]|\Z)")
 _WORD: Final = re.compile(rf"{_LETTERS}+(?:'{_LETTERS}+)*")
 
 
@@ -831,9 +833,19 @@ class EnglishNormaliser:
         if word == "A" and (scan.last.lower() in _GRADED or set(around) & set("/&+=")):
             word = spelled(word)
             scan.say(word, start, match.end())
+        elif word == "WHO" and self._states(scan, match.end()):
+            scan.say(spelled(word), start, match.end())
         else:
             scan.say(self._read(word), start, match.end())
         return True
+
+    @staticmethod
+    def _states(scan: _Scan, end: int) -> bool:
+        """Whether a sentence begins here, goes on in small letters and asks nothing: nobody who is
+        asked for is the subject then, which a tagger cannot tell."""
+        begins = not scan.tokens or scan.tokens[-1].spoken in _STOPS
+        goes_on = _STATEMENT.match(scan.folded, end)
+        return begins and goes_on is not None and goes_on["end"] != "?"
 
     def _read(self, word: str) -> str:
         if not word.isascii():
