@@ -7,15 +7,17 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from utterwire_server.access import Access
 from utterwire_server.adapter import SpeakEngine, SpeechApp
 from utterwire_server.engines import EngineError, SpeechRequest
+from utterwire_server.observer import Observer, UtteranceRecord
 from utterwire_server.settings import Settings
 
 PCM = np.array([0, 1, -1, 257, 32_767, -32_767], dtype="<i2").tobytes()
@@ -370,3 +372,25 @@ def test_an_address_that_is_taken_is_told_in_a_line(capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "cannot listen on 127.0.0.1 port" in said
+
+
+async def test_who_is_let_in_and_who_is_told() -> None:
+    class Notes(Observer):
+        records: ClassVar[list[UtteranceRecord]] = []
+
+        def ended(self, record: UtteranceRecord) -> None:
+            self.records.append(record)
+
+    def speak(text: str, voice: str, speed: float) -> Iterator[bytes]:
+        yield bytes(480)
+
+    app = SpeechApp(speak, voices=["one"], access=Access(tokens=("a-token",)), observers=[Notes()])
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        request = {"text": "Hello.", "stream": False}
+        assert (await client.post("/invocations", json=request)).status_code == 401
+        headers = {"Authorization": "Bearer a-token"}
+        answer = await client.post("/invocations", json=request, headers=headers)
+    assert answer.content == bytes(480)
+    assert [record.outcome for record in Notes.records] == ["completed"]
+    await app.service.unload()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
 import sys
 from collections.abc import (
     AsyncGenerator,
@@ -37,10 +38,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from utterwire_server.access import Access
 from utterwire_server.app import create_app
 from utterwire_server.engines.engine import Block, Engine, EngineError, SpeechRequest
 from utterwire_server.engines.tone import is_spoken
 from utterwire_server.logs import log_event, whereabouts
+from utterwire_server.observer import Observer
 from utterwire_server.service import Service
 from utterwire_server.settings import Settings
 
@@ -206,6 +209,8 @@ class SpeechApp:
     then that server's (`protocol.md#shutdown`).
 
     :param settings: limits and timeouts; the defaults hold for what is left out.
+    :param access: who is let in; everybody, without it.
+    :param observers: are told of each utterance, as by `Service`.
     :raises TypeError: as `SpeakEngine`.
     :raises ValueError: as `SpeakEngine`, or if the rate is none that can be resampled.
     """
@@ -218,10 +223,12 @@ class SpeechApp:
         sample_rate: int = 24_000,
         concurrency: int = 1,
         settings: Settings | None = None,
+        access: Access | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         engine = SpeakEngine(speak, voices=voices, sample_rate=sample_rate, concurrency=concurrency)
         settings = settings or Settings(profiles=_PROFILES)
-        self.service = Service(settings, engine)
+        self.service = Service(settings, engine, access=access, observers=observers)
         self._app: ASGIApp = create_app(self.service)
         self._loads = False
 
@@ -237,10 +244,13 @@ class SpeechApp:
             await self.service.loaded()
         await self._app(scope, receive, send)
 
-    def serve(self, *, host: str = "127.0.0.1", port: int = 8080) -> int:
+    def serve(
+        self, *, host: str = "127.0.0.1", port: int = 8080, tls: ssl.SSLContext | None = None
+    ) -> int:
         """Serve until SIGTERM or SIGINT, then drain; the exit status of `utterwire-server`.
 
-        An address that cannot be had is told in one line, with status 1.
+        With ``tls``, of `utterwire_server.access.tls_context`, it speaks `wss` and `https`. An
+        address that cannot be had is told in one line, with status 1.
         """
         from utterwire_server import runner
 
@@ -251,4 +261,4 @@ class SpeechApp:
             reason = getattr(error, "strerror", None) or error
             print(f"cannot listen on {host} port {port}: {reason}", file=sys.stderr)
             return 1
-        return runner.serve(self.service, sock)
+        return runner.serve(self.service, sock, tls=tls)
