@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from utterwire_server.engines import (
     EngineError,
     FaultyEngine,
     LoudEngine,
+    ModelOptions,
     SpeechRequest,
     ToneEngine,
     WordMark,
@@ -244,13 +247,35 @@ def test_a_factory_of_ones_own() -> None:
         ("no_such_module:make", "cannot be imported"),
         ("utterwire_server.engines:nothing", "cannot be imported"),
         (":make", "cannot be imported"),
+        (".engines:make", "no engine '.engines:make'; choose"),
+        ("engine_of_ones_own:make", r"cannot be imported: ZeroDivisionError: division by zero"),
         ("utterwire_server.engines:WordMark", "cannot be made"),
         ("builtins:dict", "made a dict, not an Engine"),
     ],
 )
-def test_an_engine_that_cannot_be(name: str, words: str) -> None:
+def test_an_engine_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    (tmp_path / "engine_of_ones_own.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=words):
         load_engine(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"streaming": "whole"}, "no streaming 'whole'; choose window or sentence"),
+        ({"threads": 0}, "threads is 0; it must be 1 to"),
+        ({"workers": 10**9}, "workers is 1000000000; it must be 1 to"),
+        ({"device": "auto:1"}, "no device 'auto:1'; there are auto, cpu, cuda, cuda:0"),
+        ({"device": "cuda:"}, "no device 'cuda:'"),
+        ({"device": "tpu"}, "no device 'tpu'"),
+    ],
+)
+def test_a_model_is_run_in_no_way_that_cannot_be(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ModelOptions(**options)
 
 
 @pytest.mark.parametrize(

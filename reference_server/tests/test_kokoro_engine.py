@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
@@ -441,3 +442,13 @@ def test_what_does_not_fit_is_not_pooled(parts: list[Statistics]) -> None:
 )
 def test_the_cache_lies_where_it_is_usual(environment: dict[str, str], path: Path) -> None:
     assert cache_folder(environment) == path
+
+
+def test_where_there_is_no_home_the_cache_is_among_temporary_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def homeless(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert cache_folder({}).parent == Path(tempfile.gettempdir())

@@ -6,13 +6,14 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from utterwire_server.engines import EngineError
 from utterwire_server.engines.kokoro.acoustics import FRAME_SAMPLES, Interrupted, tokens_of
 from utterwire_server.engines.kokoro.statistics import Statistics
-from utterwire_server.engines.kokoro.torch import TorchAcoustics, device_of
+from utterwire_server.engines.kokoro.torch import _SEEDED, TorchAcoustics, device_of
 from utterwire_server.engines.kokoro.windows import windows
 
 #: "The quick brown fox jumps over the lazy dog."
@@ -39,7 +40,7 @@ def torch() -> Any:
 @pytest.fixture(scope="module")
 def folder(torch: Any) -> Path:
     name = os.environ.get("UTTERWIRE_MODEL_DIR")
-    if name is None:
+    if not name:
         pytest.skip("UTTERWIRE_MODEL_DIR names no model folder")
     return Path(name)
 
@@ -89,10 +90,26 @@ def decibels(signal: Any, other: Any) -> float:
     return float(10 * np.log10(np.square(signal, dtype=np.float64).sum() / max(noise, 1e-30)))
 
 
+def test_the_noise_is_seeded_by_one_thread_at_a_time() -> None:
+    """What is seeded is the process's, so that another's numbers would come in between."""
+    acoustics: Any = TorchAcoustics.__new__(TorchAcoustics)
+    acoustics._torch, acoustics._generator, acoustics._device = (MagicMock() for _ in range(3))
+    alone = []
+
+    def m_source(_: Any) -> tuple[Any, ...]:
+        alone.append(_SEEDED.locked())
+        return MagicMock(), None, None
+
+    acoustics._generator.m_source = m_source
+    acoustics._source(MagicMock())
+    assert alone == [True]
+    assert not _SEEDED.locked()
+
+
 def test_a_device(torch: Any) -> None:
     assert device_of("cpu") == "cpu"
     assert device_of("auto") in ("cpu", "cuda")
-    for name in ("tpu", "cuda:x", "cpu;"):
+    for name in ("tpu", "cuda:x", "cpu;", "auto:1"):
         with pytest.raises(EngineError, match="no device"):
             device_of(name)
     with pytest.raises(EngineError, match="PyTorch sees no device cuda:99"):

@@ -15,7 +15,8 @@ from utterwire_server.engines import Block, EngineError, ModelOptions, SpeechReq
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        "UTTERWIRE_MODEL_DIR" not in os.environ, reason="UTTERWIRE_MODEL_DIR names no model folder"
+        not os.environ.get("UTTERWIRE_MODEL_DIR"),
+        reason="UTTERWIRE_MODEL_DIR names no model folder",
     ),
     pytest.mark.skipif(
         importlib.util.find_spec("torch") is None or importlib.util.find_spec("kokoro") is None,

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import json
+import os
 import re
 import threading
 import zipfile
@@ -395,6 +396,31 @@ def test_a_fetch_that_breaks_off_leaves_nothing_and_goes_on(
     assert commands.main(["fetch", "--to", str(target)]) == 0
     assert [path for path, _ in site.requests[before:]] == ["/release"]
     assert ModelFolder(target).engines == ("kokoro-onnx", "kokoro-torch")
+
+
+def test_a_full_disk_is_told_and_the_fetch_goes_on_later(
+    source: Source,
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "model"
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        assert commands.main(["fetch", "--to", str(target)]) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == f"utterwire-server model fetch: No space left on device: {target}"
+    assert not target.exists()
+    assert commands.main(["fetch", "--to", str(target)]) == 0
+    assert commands.main(["fetch", "--to", "~no-such-user/model"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "~no-such-user/model cannot be: there is no such user\n"
+    )
 
 
 def test_a_wrong_digest(

@@ -114,3 +114,15 @@ def test_a_folder_that_is_named_has_to_be_one(
         find_model_folder(flag, environment, container=folder)
     with pytest.raises(ModelError, match=r"no config\.json in it"):
         find_model_folder(str(tmp_path), {}, container=folder)
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.listdir", forbidden)
+    with pytest.raises(ModelError, match=r"/model cannot be read: Permission denied"):
+        find_model_folder(str(folder), {})
+    assert find_model_folder(None, {}, container=folder) is None

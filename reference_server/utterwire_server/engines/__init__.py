@@ -48,6 +48,10 @@ ENGINE_NAMES: tuple[str, ...] = (
     "hanging",
 )
 
+# Beyond these no machine has a use for them; each worker is a copy of the model.
+_MOST_THREADS = 1_024
+_MOST_WORKERS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
@@ -57,6 +61,8 @@ class ModelOptions:
     "sentence". ``workers`` make a block each at once, every one with ``threads`` threads.
     ``device`` is where PyTorch computes, and ``block_timeout_s`` how long a process of its own may
     take for a block before it is killed.
+
+    :raises ValueError: if a value cannot be, whichever engine it is for.
     """
 
     directory: str | None = None
@@ -65,6 +71,18 @@ class ModelOptions:
     workers: int = 1
     device: str = "auto"
     block_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        from utterwire_server.engines.kokoro.engine import streaming_of
+        from utterwire_server.engines.kokoro.torch import check_device
+
+        if self.streaming is not None:
+            streaming_of(self.streaming)
+        for name, most in (("threads", _MOST_THREADS), ("workers", _MOST_WORKERS)):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                raise ValueError(f"{name} is {value}; it must be 1 to {most}")
+        check_device(self.device)
 
 
 def load_engine(
@@ -103,20 +121,28 @@ def load_engine(
         case "hanging":
             return FaultyEngine(blocks, hang=True, real_time_factor=real_time_factor)
     module, colon, attribute = name.partition(":")
-    if not colon:
+    if not colon or module.startswith("."):
         known = ", ".join(ENGINE_NAMES)
         raise ValueError(f"no engine {name!r}; choose {known}, or package.module:factory")
     try:
         factory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"engine {name!r} cannot be imported: {error}") from error
+    except Exception as error:
+        raise ValueError(f"engine {name!r} cannot be imported: {_words(error)}") from error
     try:
         engine = factory()
     except Exception as error:
-        raise ValueError(f"engine {name!r} cannot be made: {error}") from error
+        raise ValueError(f"engine {name!r} cannot be made: {_words(error)}") from error
     if not isinstance(engine, Engine):
         raise ValueError(f"engine {name!r} made a {type(engine).__name__}, not an Engine")
     return engine
+
+
+def _words(error: Exception) -> str:
+    """What went wrong in somebody's module, in one line."""
+    words = " ".join(str(error).split())
+    return (
+        words if isinstance(error, ImportError | ValueError) else f"{type(error).__name__}: {words}"
+    )
 
 
 def _has_model(options: ModelOptions) -> bool:

@@ -185,7 +185,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{_PROGRAM} {values.command}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"{_PROGRAM} {values.command}: {error.strerror}: {error.filename}", file=sys.stderr)
+        # What is written to an open file fails without its name, as on a full disk.
+        where = error.filename or (values.to if values.command == "fetch" else values.folder)
+        said = error.strerror or error
+        print(f"{_PROGRAM} {values.command}: {said}: {where}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -49,14 +50,21 @@ class ModelError(ValueError):
 class ModelFolder:
     """A folder of model files.
 
-    :raises ModelError: if it is no folder, or there is no ``config.json`` in it.
+    :raises ModelError: if it is no folder, may not be read, or has no ``config.json``.
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise ModelError(f"{path} is no folder; make one with: utterwire-server model fetch")
-        if not (path / "config.json").is_file():
-            raise ModelError(f"{path} is no model folder: there is no config.json in it")
+        try:
+            if not path.is_dir():
+                raise ModelError(
+                    f"{path} is no folder; make one with: utterwire-server model fetch"
+                )
+            if not (path / "config.json").is_file():
+                raise ModelError(f"{path} is no model folder: there is no config.json in it")
+            # Before Python 3.13 a listing passes over what may not be read.
+            os.listdir(path / "voices" if (path / "voices").is_dir() else path)
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
         self.path = path
 
     def __repr__(self) -> str:
@@ -147,7 +155,11 @@ def find_model_folder(
     """
     named = flag or environment.get(MODEL_DIR_VARIABLE)
     if named:
-        return ModelFolder(Path(named).expanduser())
+        try:
+            path = Path(named).expanduser()
+        except RuntimeError:
+            raise ModelError(f"{named} is no folder: there is no such user") from None
+        return ModelFolder(path)
     try:
         return ModelFolder(container)
     except ModelError:

@@ -68,9 +68,12 @@ class Workshop:
 def workshop(target: Path) -> Iterator[Workshop]:
     """A workshop for `target`, held by this process alone.
 
-    :raises ModelError: if `target` is there already, or somebody else is making it.
+    :raises ModelError: if `target` cannot be or is there already, or somebody else is making it.
     """
-    target = target.expanduser().absolute()
+    try:
+        target = target.expanduser().absolute()
+    except RuntimeError:
+        raise ModelError(f"{target} cannot be: there is no such user") from None
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ModelError(
             f"{target} is there already; name another folder with --to, or remove it first"

@@ -60,11 +60,18 @@ def pooled(parts: Iterable[Statistics]) -> Statistics:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where what can be made again is kept: ``UTTERWIRE_CACHE_DIR``, else by the XDG rules."""
+    """Where what can be made again is kept: ``UTTERWIRE_CACHE_DIR``, else by the XDG rules.
+
+    For who has no home, as in a container under any number for a user, it is among the temporary
+    files.
+    """
     if named := environment.get("UTTERWIRE_CACHE_DIR"):
         return Path(named).expanduser()
     base = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "utterwire"
+    try:
+        return Path(base).expanduser() / "utterwire"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"utterwire-{os.getuid()}"
 
 
 class StatisticsStore:

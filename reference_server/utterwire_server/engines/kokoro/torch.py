@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import threading
 import warnings
 import weakref
@@ -35,6 +36,7 @@ __all__ = [
     "DEVICES",
     "KokoroTorchEngine",
     "TorchAcoustics",
+    "check_device",
     "device_of",
     "make_engine",
     "worker_engine",
@@ -42,8 +44,10 @@ __all__ = [
 
 #: Where the model may run; ``auto`` is CUDA where there is any.
 DEVICES: Final = ("auto", "cpu", "cuda")
+_DEVICE: Final = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 #: The noise in the source is the same each time, so that the same text sounds the same.
 SEED: Final = 0
+_SEEDED: Final = threading.Lock()
 
 _ACOUSTIC_STYLE: Final = STYLE_SIZE // 2
 #: The generator takes two steps of the trunk's and 120 of the source's spectrum a frame.
@@ -52,17 +56,28 @@ _SOURCE_STEPS: Final = 120
 _FIRST_SLOPE: Final = 0.1
 
 
+def check_device(name: str) -> None:
+    """Look at the name of a device, without PyTorch.
+
+    :raises ValueError: if it can be none on any machine.
+    """
+    if not _DEVICE.fullmatch(name):
+        raise ValueError(f"no device {name!r}; there are {', '.join(DEVICES)}, cuda:0")
+
+
 def device_of(name: str) -> str:
     """The device that ``name`` means here: one of `DEVICES`, or such as ``cuda:1``.
 
     :raises EngineError: if there is no such device, or no PyTorch.
     """
     torch = _torch()
+    try:
+        check_device(name)
+    except ValueError as error:
+        raise EngineError(str(error)) from None
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
-    if kind not in DEVICES or (number and not number.isdecimal()):
-        raise EngineError(f"no device {name!r}; there are {', '.join(DEVICES)}, cuda:0")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise EngineError(f"PyTorch sees no device {name}; --device cpu does without")
     return name
@@ -304,7 +319,8 @@ class TorchAcoustics:
         """
         torch, generator = self._torch, self._generator
         on_cuda = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=on_cuda):
+        # The generator of random numbers is one for all threads of the process.
+        with _SEEDED, torch.random.fork_rng(devices=on_cuda):
             torch.manual_seed(SEED)
             raised = generator.f0_upsamp(pitch[:, None]).transpose(1, 2)
             wave, _, _ = generator.m_source(raised)
