@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,30 @@ def test_events_and_library_records_are_lines_of_json() -> None:
     assert third["event"] == "library"
     assert third["message"] == "Invalid HTTP request received."
     assert fourth["message"] == "Task failed"
+
+
+def test_what_a_library_says_over_and_over_is_told_once_a_second() -> None:
+    reading, writing = os.pipe()
+    library = logging.getLogger("asyncio")
+    with logging_to(writing):
+        for seconds, message in (
+            *((0.0, "no file"), (0.2, "no file"), (0.3, "no task"), (0.9, "no file")),
+            *((1.1, "no file"), (1.2, "no file"), (1.4, "no task"), (0.0, "no task")),
+        ):
+            record = {"name": "asyncio", "levelno": logging.ERROR, "msg": message}
+            line = logging.makeLogRecord(record)
+            line.created = 1_000.0 + seconds
+            library.handle(line)
+            log_event("session_opened", session="abc")
+        for number in range(150):
+            library.error("line %d of many", number)
+    os.close(writing)
+    lines = lines_written(reading)
+    messages = [str(line["message"]) for line in lines if line["event"] == "library"]
+    # A clock that was set back holds nothing back.
+    assert messages[:5] == ["no file", "no task", "no file", "no task", "no task"]
+    assert len(messages) == 155
+    assert sum(line["event"] == "session_opened" for line in lines) == 8
 
 
 def test_an_error_is_told_by_type_and_place_only() -> None:
@@ -110,3 +135,41 @@ def _levels() -> Iterator[None]:
     yield
     for one, level in zip(loggers, before, strict=True):
         one.setLevel(level)
+
+
+def test_a_full_disk_costs_the_lines_that_it_does_not_take() -> None:
+    reading, writing = os.pipe()
+    target = os.open("/dev/full", os.O_WRONLY)
+    with logging_to(target):
+        (handler,) = logging.getLogger().handlers
+        assert isinstance(handler, StreamWriter)
+        log_event("session_opened", session="lost")
+        while not handler._dropped:
+            time.sleep(0.001)
+        os.dup2(writing, target)
+        log_event("session_opened", session="told")
+    for descriptor in (target, writing):
+        os.close(descriptor)
+    lines = lines_written(reading)
+    assert lines[0] == {"event": "log_lines_dropped", "count": 1}
+    assert [line.get("session") for line in lines[1:]] == ["told"]
+
+
+def test_a_pipe_that_does_not_block_is_waited_for() -> None:
+    """One that the server shares with another program, which wants it so."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    received: list[dict[str, object]] = []
+    reader = threading.Thread(target=lambda: received.extend(lines_written(reading)))
+    with logging_to(writing):
+        for number in range(2_000):
+            log_event("session_opened", session=str(number), rejected=0)
+            if number == 1_000:
+                reader.start()
+        (handler,) = logging.getLogger().handlers
+        assert isinstance(handler, StreamWriter)
+        while not handler._lines.empty():
+            time.sleep(0.001)
+    os.close(writing)
+    reader.join()
+    assert [line["session"] for line in received] == [str(number) for number in range(2_000)]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
+import math
 import os
 import queue
+import select
 import sys
 import threading
 import time
@@ -19,6 +22,9 @@ __all__ = ["Field", "JsonFormatter", "StreamWriter", "log_event", "logging_to", 
 Field: TypeAlias = str | int | float | bool | list[str] | list[int] | list[float] | None
 
 logger = logging.getLogger("utterwire")
+
+_MOST_LINES_KEPT = 100
+_GONE = (errno.EPIPE, errno.EBADF)
 
 
 def log_event(event: str, **fields: Field) -> None:
@@ -62,11 +68,31 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=repr)
 
 
+class _Repeats(logging.Filter):
+    """Passes the same line of a library once a second: some tell one thing over and over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if hasattr(record, "fields"):
+            return True
+        line = record.name, record.getMessage()
+        if 0 <= record.created - self._told.get(line, -math.inf) < 1:
+            return False
+        if len(self._told) >= _MOST_LINES_KEPT:
+            self._told.clear()
+        self._told[line] = record.created
+        return True
+
+
 class StreamWriter(logging.Handler):
     """Writes lines to a file descriptor from a thread of its own.
 
     A pipe that nobody reads must not stop the event loop: when ``capacity`` lines wait, further
-    ones are dropped, and their number is told once there is room.
+    ones are dropped, and their number is told once there is room. So are lines that a full disk
+    does not take.
     """
 
     def __init__(self, descriptor: int, *, capacity: int = 10_000) -> None:
@@ -95,14 +121,28 @@ class StreamWriter(logging.Handler):
         super().close()
 
     def _write(self) -> None:
+        torn = False
         while (line := self._lines.get()) is not None:
-            data = f"{line}\n".encode()
+            whole = data = f"{line}\n".encode()
+            if torn:
+                data = b"\n" + data
             while data:
                 try:
                     data = data[os.write(self._descriptor, data) :]
-                except OSError:
-                    # Nobody is left to read, and nowhere else to say so.
-                    return
+                except BlockingIOError:
+                    # Whoever shares the pipe has made it so.
+                    writable = select.poll()
+                    writable.register(self._descriptor, select.POLLOUT)
+                    writable.poll()
+                except OSError as error:
+                    if error.errno in _GONE:
+                        # Nobody is left to read, and nowhere else to say so.
+                        return
+                    self._dropped += 1
+                    torn = torn or len(data) < len(whole)
+                    break
+            else:
+                torn = False
 
 
 @contextlib.contextmanager
@@ -114,6 +154,7 @@ def logging_to(descriptor: int | None = None, level: int = logging.INFO) -> Iter
     """
     handler = StreamWriter(_stderr() if descriptor is None else descriptor)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(_Repeats())
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     root.handlers[:] = [handler]
