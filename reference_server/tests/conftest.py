@@ -41,7 +41,7 @@ class Server:
     runner: Runner
     port: int
     running: asyncio.Task[int]
-    observers: tuple[Observer, ...] = ()
+    failing_observers: tuple[Observer, ...] = ()
 
     @property
     def url(self) -> str:
@@ -254,7 +254,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
     """``await start(engine, **settings)`` gives a running `Server`; it is stopped at the end.
 
     When all servers have stopped, no task that they made is left, and no observer
-    of theirs had to be left out.
+    of theirs has failed.
     """
     before = asyncio.all_tasks()
     servers: list[Server] = []
@@ -272,7 +272,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
         port = sock.getsockname()[1]
         runner = Runner(service, sock)
-        server = Server(service, runner, port, asyncio.create_task(runner.run()), service.observers)
+        server = Server(service, runner, port, asyncio.create_task(runner.run()))
         servers.append(server)
         if ready:
             await eventually(lambda: service.ready)
@@ -284,7 +284,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         async with asyncio.timeout(WAIT_S):
             await server.running
         assert server.service.guests == 0
-        assert server.service.observers == server.observers
+        assert server.service.failing_observers == server.failing_observers
         scheduler = server.service.scheduler
         assert scheduler.speaking == scheduler.computing == scheduler.waiting == 0
         assert (scheduler.backlog.places, scheduler.queued_chars) == (0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import pytest
 import trustme
 from starlette.types import Message
+from utterwire_server import cli, runner
 from utterwire_server.access import Access, read_tokens, tls_context
 from utterwire_server.app import create_app
 from utterwire_server.engines import ToneEngine
@@ -310,8 +312,8 @@ async def test_sessions_and_requests_by_tls(
     sock = listen("127.0.0.1", 0, send_buffer_bytes=settings.send_buffer_bytes)
     port = sock.getsockname()[1]
     tls = tls_context(*(str(certificate / name) for name in files))
-    runner = Runner(Service(settings, ToneEngine()), sock, tls=tls)
-    serving = asyncio.create_task(runner.run())
+    served = Runner(Service(settings, ToneEngine()), sock, tls=tls)
+    serving = asyncio.create_task(served.run())
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     url = f"wss://127.0.0.1:{port}/invocations-bidirectional-stream"
@@ -338,7 +340,7 @@ async def test_sessions_and_requests_by_tls(
     writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b"200" not in await reader.read()
     writer.close()
-    runner.stop()
+    served.stop()
     assert await serving == 0
 
 
@@ -393,3 +395,58 @@ async def test_a_pause_of_the_handshake_ends_no_session(
     (wire,) = wires
     assert wire._stall_timer is not None
     assert wire._stall_timer.cancelled()
+
+
+async def test_token_and_certificate_are_read_again(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: Any
+) -> None:
+    """At SIGHUP; who is connected stays."""
+    given: dict[str, Any] = {}
+
+    def serve(service: Service, sock: socket.socket, **named: Any) -> int:
+        given.update(named, service=service, sock=sock)
+        return 0
+
+    def write(token: str) -> None:
+        tokens.write_text(token)
+        authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(chain)
+
+    chain, tokens = tmp_path / "both.pem", tmp_path / "tokens"
+    write("first")
+    monkeypatch.setattr(runner, "serve", serve)
+    files = ["--tls-cert", str(chain), "--token-file", str(tokens)]
+    assert cli.main(["--engine", "tone", "--port", "0", *files]) == 0
+    port = given["sock"].getsockname()[1]
+    served = Runner(given["service"], given["sock"], tls=given["tls"], renew=given["renew"])
+    serving = asyncio.create_task(served.run())
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    async def seen(token: str) -> tuple[bytes, bool]:
+        """The server's certificate, and whether it takes the token."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        head = f"GET /nothing HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+        writer.write(head.encode())
+        status = int((await reader.readline()).split()[1])
+        writer.close()
+        return certificate, status != 401
+
+    before, taken = await seen("first")
+    assert taken
+    write("second")
+    served.hang_up()
+    after, taken = await seen("second")
+    assert taken
+    assert after != before
+    assert await seen("first") == (after, False)
+    # What cannot be used changes nothing.
+    for path, content in ((chain, "junk"), (tokens, "")):
+        tokens.write_text("third")
+        path.write_text(content)
+        served.hang_up()
+        assert await seen("second") == (after, True)
+    told = [fields["message"] for event, fields in log_lines if event == "renewal_failed"]
+    assert [str(chain) in told[0], str(tokens) in told[1], len(told)] == [True, True, 2]
+    served.stop()
+    assert await serving == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from utterwire_server import cli, engines, runner, tracing
+from utterwire_server import bench, cli, engines, runner, tracing
 from utterwire_server.access import Access
 from utterwire_server.engines import Engine, ModelOptions, ToneEngine
 from utterwire_server.service import Service
@@ -27,7 +27,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
         monkeypatch.delenv(variable)
     calls: Served = []
 
-    def serve(service: Service, sock: socket.socket, *, tls: object) -> int:
+    def serve(service: Service, sock: socket.socket, **_: object) -> int:
         sock.close()
         calls.append((service.settings, service.engine))
         return 0
@@ -144,6 +144,13 @@ def test_the_environment_sets_what_no_flag_does(
         (["--max-sessions-per-address", "-1"], "max_sessions_per_address is -1"),
         (["--tls-cert", "/no/such/file"], "TLS file /no/such/file: No such file"),
         (["--tls-key", "/no/such/file"], "--tls-key without --tls-cert"),
+        (["--tls-cert", ""], "TLS file : "),
+        (["--host", ""], "argument --host: it is empty; 0.0.0.0 is every address"),
+        (["--workers", "0"], "workers is 0; it must be 1 to"),
+        (["--device", "auto:1"], "no device 'auto:1'"),
+        (["--model-dir", "~no-such-user/x"], "there is no such user"),
+        (["--model-dir", "x" * 5_000], "File name too long"),
+        (["bench", "--json", "/"], "--json /: it cannot be written"),
         (["--idle-timeout", "0"], "idle_timeout_s is 0"),
         (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
         (["--engine", "festival"], "no engine 'festival'"),
@@ -176,7 +183,7 @@ def test_access_comes_from_flags_file_and_environment(
 ) -> None:
     services: list[Service] = []
 
-    def serve(service: Service, sock: socket.socket, *, tls: object) -> int:
+    def serve(service: Service, sock: socket.socket, **_: object) -> int:
         sock.close()
         services.append(service)
         return 0
@@ -303,3 +310,23 @@ def _has_ipv6() -> bool:
 @pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
 def test_an_ipv6_address_can_be_listened_on(served: Served) -> None:
     assert cli.main(["--host", "::1", "--port", "0"]) == 0
+
+
+def test_a_measurement_that_cannot_be_written_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    class Measured:
+        def __init__(self, *_: object, **named: object) -> None:
+            pass
+
+        async def run(self) -> dict[str, int]:
+            (tmp_path / "bench.json").mkdir()  # as a disk that is full by now
+            return {"capacity": 7}
+
+    monkeypatch.setattr(bench, "Bench", Measured)
+    monkeypatch.setattr(bench, "table", str)
+    flags = ["--engine", "tone", "--json", str(tmp_path / "bench.json")]
+    assert cli.main(["bench", *flags]) == 1
+    told = capfd.readouterr()
+    assert told.out == "{'capacity': 7}\n"
+    assert told.err.endswith("bench.json: Is a directory\n")

@@ -430,8 +430,11 @@ async def test_not_ready_until_the_engine_is(
     assert (await client.get(f"{server.http}/ping")).status_code == 503
     answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
-    assert "retry-after" in answer.headers
-    assert (await connect(server)).status == 503
+    assert int(answer.headers["retry-after"]) == answer.json()["retry_after_s"] == 1
+    refused = await connect(server)
+    assert refused.status == 503
+    length = int(refused.headers.partition("content-length: ")[2].partition("\r")[0])
+    assert json.loads(await refused.reader.readexactly(length))["retry_after_s"] == 1
     engine.loaded.set_result(None)
     await eventually(lambda: server.service.ready)
     assert (await client.get(f"{server.http}/ping")).status_code == 200
@@ -445,7 +448,9 @@ async def test_an_engine_that_cannot_start_ends_the_server(start: Any, log_lines
     engine.loaded.set_exception(RuntimeError("no weights"))
     server = await start(engine, ready=False)
     assert await server.running == 1
-    assert "engine_failed" in [event for event, _ in log_lines]
+    # What is wrong is told, and not only where: nobody's text can be in it yet.
+    (told,) = [fields for event, fields in log_lines if event == "engine_failed"]
+    assert told["message"] == "no weights"
 
 
 async def test_a_server_can_stop_while_its_engine_loads(start: Any) -> None:

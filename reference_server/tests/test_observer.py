@@ -179,24 +179,26 @@ async def test_what_shutdown_cuts_off(
     assert notes.closed == ["going_away"]
 
 
-async def test_an_observer_that_fails_is_left_out(
+async def test_an_observer_that_fails_is_told_on_and_logged_once(
     start: Any, connect: Any, notes: Notes, log_lines: Any
 ) -> None:
-    class Broken(Observer):
+    class Broken(Notes):
         def first_byte(self, record: UtteranceRecord) -> None:
+            super().first_byte(record)
             raise RuntimeError("a secret")
 
-    server = await start(observers=[Broken(), notes], metrics=False)
-    server.observers = (notes,)
+    broken = Broken()
+    server = await start(observers=[broken, notes], metrics=False)
+    server.failing_observers = (broken,)
     peer = await connect(server)
     peer.say(text="One.")
     peer.say(text="Two.")
     for _ in range(2):
         await peer.until("synthesis_complete")
     (told,) = [fields for event, fields in log_lines if event == "observer_failed"]
-    assert told["observer"] == "Broken"
+    assert (told["observer"], told["method"]) == ("Broken", "first_byte")
     assert "secret" not in str(told)
-    assert len(notes.heard) == 2
+    assert len(broken.heard) == len(notes.heard) == 2
 
 
 class LateEngine(Engine):

@@ -186,6 +186,20 @@ async def test_stopping_twice_gives_up_draining(start: Any, connect: Any) -> Non
         assert await server.running == 128 + signal.SIGTERM
 
 
+async def test_with_nothing_to_read_again_a_hangup_is_an_orderly_end(
+    start: Any, connect: Any
+) -> None:
+    server = await start(shutdown_timeout_s=20.0)
+    peer = await connect(server)
+    peer.say(text="Hello.")
+    await peer.until("synthesis_start")
+    server.runner.hang_up()
+    await peer.until("synthesis_complete")
+    assert (await peer.until("session_closed"))["reason"] == "going_away"
+    await peer.leave()
+    assert await server.running == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_in_mid_utterance(launch: Any, connect: Any, number: signal.Signals) -> None:
     server = await launch("--rtf", "0.2")

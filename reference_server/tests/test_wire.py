@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import struct
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Scope
-from utterwire_server import wire
+from utterwire_server import runner, wire
 from websockets.frames import Opcode
 
 BROKEN: list[tuple[bytes, int]] = [
@@ -272,3 +273,63 @@ async def test_other_applications(connect: Any, eventually: Any, log_lines: Any)
     assert await stays.closed() == 1012
     await stays.leave()
     await serving
+
+
+async def test_the_connection_that_is_idle_for_longest_makes_way(
+    start: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
+    monkeypatch.setattr(runner, "SPARE_CONNECTIONS", 1)  # three in all
+    server = await start(max_sessions=1)
+    connections = server.runner._server.server_state.connections
+    idle = []
+    for number in range(1, 4):
+        idle.append(await asyncio.open_connection("127.0.0.1", server.port))
+        await eventually(lambda number=number: len(connections) == number)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert b"200" in await reader.readline()
+        assert await idle[0][0].read() == b""
+    assert not any(reader.at_eof() for reader, _ in idle[1:])
+    for _, each in [*idle, (reader, writer)]:
+        each.close()
+
+
+async def test_where_nobody_is_idle_there_is_no_room(
+    start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "SPARE_CONNECTIONS", -1)  # one in all
+    server = await start(max_sessions=1)
+    peer = await connect(server)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(20):
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+    writer.close()
+    peer.say(text="Hello.")
+    await peer.until("synthesis_complete")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "most"),
+    [
+        (1_024, 4_096, (1_344, 4_096), 704),
+        (1_024, 1_024, (1_024, 1_024), 704),
+        (128, resource.RLIM_INFINITY, (1_344, resource.RLIM_INFINITY), 64),
+        (1, 1, (1, 1), 1),
+        (4_096, 4_096, None, 1_024),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None, 1_024),
+    ],
+)
+def test_there_are_files_for_connections_and_no_more_than_these(
+    monkeypatch: pytest.MonkeyPatch,
+    soft: int,
+    hard: int,
+    raised: tuple[int, int] | None,
+    most: int,
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    assert runner._most_connections(256) == most
+    runner._raise_file_limit(256)
+    assert set_to == ([] if raised is None else [raised])

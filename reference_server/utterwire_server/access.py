@@ -22,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Access", "Gate", "gates", "read_tokens", "tls_context"]
+__all__ = ["Access", "Gate", "gates", "read_tokens", "renew_tls", "tls_context"]
 
 ANY: Final = "*"
 RETRY_AFTER_S: Final = 5
@@ -146,7 +146,7 @@ def tls_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
             f"the key in {key or certificate} is encrypted; give it without a password"
         )
 
-    for path in filter(None, (certificate, key)):
+    for path in (certificate,) if key is None else (certificate, key):
         # OpenSSL would not say which of the two it is.
         try:
             Path(path).read_bytes()
@@ -161,15 +161,29 @@ def tls_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
     return context
 
 
+def renew_tls(context: ssl.SSLContext, certificate: str, key: str | None = None) -> None:
+    """Have ``context`` use what is in the files now, for who connects from now on.
+
+    :raises ValueError: as `tls_context`; then nothing has changed.
+    """
+    # Half a pair would be left behind in the context by one that does not fit.
+    tls_context(certificate, key)
+    context.load_cert_chain(certificate, key)
+
+
 def gates(
-    access: Access, told: Callable[[str], None], *, free: frozenset[str], counted: frozenset[str]
+    access: Callable[[], Access],
+    told: Callable[[str], None],
+    *,
+    free: frozenset[str],
+    counted: frozenset[str],
 ) -> list[Middleware]:
     """What stands before an application: see `Gate`. Where origins are allowed, CORS for HTTP."""
     kept = [Middleware(Gate, access=access, told=told, free=free, counted=counted)]
-    if access.origins:
+    if origins := access().origins:
         cors = Middleware(
             CORSMiddleware,
-            allow_origins=[it.lower() for it in sorted(access.origins)],
+            allow_origins=[it.lower() for it in sorted(origins)],
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "traceparent", "tracestate"],
             expose_headers=_EXPOSED,
@@ -184,7 +198,7 @@ class Gate:
 
     Refusals are 401, 403 and 429, each with one line that says why.
 
-    :param access: who may.
+    :param access: gives who may, each time that somebody comes.
     :param told: called with the reason of each refusal, one of `REFUSALS`.
     :param free: paths that everybody may have: whoever asks for health has no token.
     :param counted: paths that count for their address while they are open.
@@ -193,7 +207,7 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
-        access: Access,
+        access: Callable[[], Access],
         told: Callable[[str], None],
         free: frozenset[str],
         counted: frozenset[str],
@@ -229,7 +243,7 @@ class Gate:
                 del self._open[address]
 
     def _refusal(self, scope: Scope, address: str | None) -> tuple[str, Response] | None:
-        access = self._access
+        access = self._access()
         if not access.knows(_header(scope, b"authorization") or ""):
             return "unauthorized", JSONResponse(
                 {"error": "a valid token is needed: Authorization: Bearer TOKEN"},

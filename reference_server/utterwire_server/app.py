@@ -96,7 +96,7 @@ def create_app(service: Service) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=gates(
-            service.access,
+            lambda: service.access,
             lambda reason: service.tell("refused", reason),
             free=PAGE_PATHS | {PING} if service.settings.ui else frozenset({PING}),
             counted=relayed | {SESSION, INVOCATIONS},

@@ -32,6 +32,13 @@ def _whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
+def _host(text: str) -> str:
+    if not text:
+        # A variable that is set but empty must not open the server to every network.
+        raise argparse.ArgumentTypeError("it is empty; 0.0.0.0 is every address")
+    return text
+
+
 def _port(text: str) -> int:
     value = _whole(text)
     if not 0 <= value <= 65_535:
@@ -105,7 +112,7 @@ def _flags() -> tuple[_Flag, ...]:
     engines = ", ".join(ENGINE_NAMES)
     profiles = ",".join(sorted(PROFILES))
     return (
-        ("host", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every one"),
+        ("host", _host, "127.0.0.1", "address to listen on; 0.0.0.0 for every one"),
         ("port", _port, 8080, "port to listen on; 0 takes a free one and logs it"),
         (
             "engine",
@@ -267,6 +274,27 @@ def _tls(values: argparse.Namespace) -> ssl.SSLContext | None:
     return None
 
 
+def _renewal(
+    values: argparse.Namespace,
+    environment: Mapping[str, str],
+    tls: ssl.SSLContext | None,
+    service: Service,
+) -> Callable[[], None] | None:
+    """Reads the token file and the certificate again; None where there are none."""
+    if values.token_file is None and tls is None:
+        return None
+
+    def renew() -> None:
+        from utterwire_server.access import renew_tls
+
+        access = _access(values, environment)
+        if tls is not None:
+            renew_tls(tls, values.tls_cert, values.tls_key)
+        service.access = access
+
+    return renew
+
+
 def _tracing() -> tuple[list[Observer], Callable[[], None]]:
     from utterwire_server.tracing import Tracing, export_spans
 
@@ -307,6 +335,10 @@ def _bench(service: Service, values: argparse.Namespace) -> int:
     out = None if values.json in (None, "-") else Path(values.json)
     if out is not None and not out.parent.is_dir():
         return _complain(f"--json {out}: there is no folder {out.parent}", 2)
+    if out is not None and (
+        out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK)
+    ):
+        return _complain(f"--json {out}: it cannot be written", 2)
     options = {name: getattr(values, name) for name in _ENGINE_FLAGS if hasattr(values, name)}
     bench = Bench(
         service,
@@ -329,6 +361,8 @@ def _bench(service: Service, values: argparse.Namespace) -> int:
         try:
             out.write_text(text, encoding="utf-8")
         except OSError as error:
+            # What took minutes to be measured is not lost for that.
+            print(table(result))
             return _complain(f"--json {out}: {error.strerror or error}", 1)
     print(text if values.json == "-" else table(result) + "\n", end="")
     return 0
@@ -417,6 +451,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = getattr(error, "strerror", None) or error
         return _complain(f"cannot listen on {values.host} port {values.port}: {reason}", 1)
     try:
-        return runner.serve(made, sock, tls=tls)
+        return runner.serve(made, sock, tls=tls, renew=_renewal(values, os.environ, tls, made))
     finally:
         finish()

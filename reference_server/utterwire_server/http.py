@@ -82,11 +82,12 @@ def error_response(
         body["rejected"] = True
     if request_id is not None:
         body["request_id"] = request_id
-    if retry_after_s is not None:
-        body["retry_after_s"] = round(retry_after_s, 3)
     headers = {"Connection": "close"} if close else {}
     if row.http_status == 503:
-        headers["Retry-After"] = str(math.ceil(retry_after_s or RETRY_AFTER_S))
+        retry_after_s = retry_after_s or RETRY_AFTER_S
+        headers["Retry-After"] = str(math.ceil(retry_after_s))
+    if retry_after_s is not None:
+        body["retry_after_s"] = round(retry_after_s, 3)
     return JSONResponse(body, row.http_status, headers)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import resource
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import uvicorn
@@ -20,7 +21,12 @@ from utterwire_server.wire import HttpWire, WebSocketWire
 
 __all__ = ["Runner", "listen", "serve"]
 
-BACKLOG = 1_024
+#: So many connections that are not accepted yet may wait, and are accepted in one go.
+BACKLOG = 256
+#: Connections besides sessions and requests that are open, and one for each of these.
+SPARE_CONNECTIONS = 512
+#: Files that are not connections, and connections that have just been accepted.
+OTHER_FILES = BACKLOG + 64
 #: After the drain, what is still open gets so long, in seconds, before uvicorn cancels it.
 LEFTOVERS_S = 2
 
@@ -47,6 +53,27 @@ def listen(host: str, port: int, *, send_buffer_bytes: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _most_connections(max_sessions: int) -> int:
+    """How many connections are kept: as many as are of use, and as there may be files for."""
+    wanted = 2 * max_sessions + SPARE_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, files - min(OTHER_FILES, files // 2)))
+
+
+def _raise_file_limit(max_sessions: int) -> None:
+    """Have the process open as many files as it needs, as far as it may."""
+    wanted = 2 * max_sessions + SPARE_CONNECTIONS + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(uvicorn.Server):
@@ -82,12 +109,20 @@ class Runner:
     The socket is closed at the end. Use it once.
 
     :param tls: of the server, where sessions and requests come encrypted.
+    :param renew: reads files again at SIGHUP, on the event loop; what it raises as `ValueError` is
+        logged. Without it SIGHUP ends the server as SIGTERM does.
     """
 
     def __init__(
-        self, service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None = None
+        self,
+        service: Service,
+        sock: socket.socket,
+        *,
+        tls: ssl.SSLContext | None = None,
+        renew: Callable[[], None] | None = None,
     ) -> None:
         self._service = service
+        self._renew = renew
         self._sock = sock
         self._stopping = asyncio.Event()
         self._given_up = False
@@ -96,12 +131,14 @@ class Runner:
         class PatientWire(HttpWire):
             # Audio has a clock of its own, which ends first and says so.
             stall_s = service.settings.stall_timeout_s + 1.0
+            most_connections = _most_connections(service.settings.max_sessions)
 
         config = uvicorn.Config(
             create_app(service),
             http=PatientWire,
             ws=WebSocketWire,
             ws_max_size=service.settings.max_message_bytes,
+            backlog=BACKLOG,
             ws_per_message_deflate=False,
             # The idle clock and the stall timeout find dead peers.
             ws_ping_interval=None,
@@ -136,6 +173,9 @@ class Runner:
         if handle_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._on_signal, number)
+            # Who starts it by nohup has SIGHUP ignored.
+            if self._renew or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                loop.add_signal_handler(signal.SIGHUP, self.hang_up)
         serving = asyncio.create_task(self._server.serve([self._sock]), name="uvicorn")
         stopping = asyncio.create_task(self._drain(), name="drain")
         try:
@@ -157,6 +197,19 @@ class Runner:
         self._signal = number
         self.stop()
 
+    def hang_up(self) -> None:
+        """Do what SIGHUP asks for: read the files again, or, if there are none, begin to drain."""
+        if self._renew is None:
+            self._on_signal(signal.SIGHUP)
+            return
+        try:
+            self._renew()
+        except ValueError as error:
+            # What was read before goes on to hold.
+            log_event("renewal_failed", error=type(error).__name__, message=str(error))
+        else:
+            log_event("renewed")
+
     async def _drain(self) -> None:
         failed = asyncio.create_task(self._service.failed.wait())
         stopped = asyncio.create_task(self._stopping.wait())
@@ -168,12 +221,20 @@ class Runner:
         await self._service.drain()
 
 
-def serve(service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None = None) -> int:
+def serve(
+    service: Service,
+    sock: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    renew: Callable[[], None] | None = None,
+) -> int:
     """Run a server in this process, with JSON logs on stderr, until a signal ends it.
 
-    Returns the exit status of `Runner.run`.
+    The process may then open as many files as it needs. Returns the exit status of `Runner.run`,
+    whose parameters these are.
     """
     settings, engine, access = service.settings, service.engine, service.access
+    _raise_file_limit(settings.max_sessions)
     with logging_to():
         host, port = sock.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -195,7 +256,8 @@ def serve(service: Service, sock: socket.socket, *, tls: ssl.SSLContext | None =
             token=bool(access.tokens),
             allowed_origins=sorted(access.origins),
             max_sessions_per_address=access.sessions_per_address,
+            max_connections=_most_connections(settings.max_sessions),
             observers=[type(observer).__name__ for observer in service.observers],
             **fields,
         )
-        return asyncio.run(Runner(service, sock, tls=tls).run(handle_signals=True))
+        return asyncio.run(Runner(service, sock, tls=tls, renew=renew).run(handle_signals=True))

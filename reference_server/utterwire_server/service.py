@@ -53,7 +53,8 @@ class Service:
     """The engine, its capacity, and who is using it.
 
     :param access: who is let in; everybody, without it.
-    :param observers: are told what happens; one that fails is left out from then on.
+    :param observers: are told what happens. One that fails is told on, and its failure is logged
+        once for each method.
     :raises ValueError: if the engine does not offer what every endpoint must, or a format that
         the settings ask for cannot be made.
     """
@@ -70,8 +71,10 @@ class Service:
             raise ValueError(f"engine {engine.name!r} makes {engine.concurrency} blocks at once")
         self.settings = settings
         self.engine = engine
+        #: Who is let in; another one holds for who comes from then on, but for its origins.
         self.access = access or Access()
         self._observers = list(observers)
+        self._failing: set[tuple[Observer, str]] = set()
         self._engine_rates = _checked_rates(engine)
         self._offer: Mapping[str, tuple[int, ...]] = {DEFAULT_FORMAT: (DEFAULT_SAMPLE_RATE,)}
         if "formats" in settings.profiles:
@@ -112,6 +115,12 @@ class Service:
     def observers(self) -> tuple[Observer, ...]:
         """Who is told what happens."""
         return tuple(self._observers)
+
+    @property
+    def failing_observers(self) -> tuple[Observer, ...]:
+        """Those of whom a method has failed."""
+        failing = [observer for observer, _ in self._failing]
+        return tuple(observer for observer in self._observers if observer in failing)
 
     @property
     def status(self) -> str:
@@ -225,8 +234,11 @@ class Service:
             try:
                 getattr(observer, what)(*details)
             except Exception as error:
-                self._observers.remove(observer)
-                log_event("observer_failed", observer=type(observer).__name__, **whereabouts(error))
+                # What counts must not stop counting for one odd case, nor fill the log.
+                if (observer, what) not in self._failing:
+                    self._failing.add((observer, what))
+                    name = type(observer).__name__
+                    log_event("observer_failed", observer=name, method=what, **whereabouts(error))
 
     def session_opened(self) -> None:
         """A WebSocket session was accepted."""
@@ -293,7 +305,8 @@ class Service:
         try:
             await self.engine.start()
         except Exception as error:
-            log_event("engine_failed", **whereabouts(error))
+            # Nothing has been spoken yet, so that the words cannot be a client's.
+            log_event("engine_failed", **whereabouts(error), message=" ".join(str(error).split()))
             self.failed.set()
             return
         self._loaded = True

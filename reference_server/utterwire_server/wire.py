@@ -35,6 +35,10 @@ READ_SIZE = 4_096
 PIPELINE = 4
 _EXTENSION = "utterwire.wire"
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_NO_ROOM = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)
 # What a peer does wrong is the peer's affair; and in debug mode every text would be logged.
 _SILENT = logging.getLogger("utterwire.silent")
 _SILENT.setLevel(logging.CRITICAL + 1)
@@ -429,11 +433,16 @@ class HttpWire(HttpToolsProtocol):
     - On what waits unsent, and on how long the peer may take none of it.
     - On how long a head may take, and what comes instead of one.
     - On pipelined requests; a lost connection stops all of them, not just the last.
+    - On how many connections there are: the one that has been idle for longest makes way for the
+      next, so that no crowd of connections that ask for nothing keeps out who asks.
     """
 
     #: How long, in seconds, a peer may leave waiting what was written.
     stall_s: float = 60.0
+    #: How many connections the server keeps, WebSockets included; 0 is any number.
+    most_connections: int = 0
 
+    _idle_since = 0.0
     _drop_timer: asyncio.TimerHandle | None = None
     _opening_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
@@ -445,6 +454,28 @@ class HttpWire(HttpToolsProtocol):
         self._unanswered = []
         _limit(transport)
         self._await_head()
+        self._idle_since = self.loop.time()
+        if 0 < self.most_connections < len(self.connections):
+            self._make_room()
+
+    def _make_room(self) -> None:
+        idle = [wire for wire in self.connections if isinstance(wire, HttpWire) and wire.is_idle]
+        idle.remove(self)
+        if idle:
+            min(idle, key=lambda wire: wire._idle_since).hang_up()
+        else:
+            self.transport.write(_NO_ROOM)
+            self.hang_up()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer on it, nor is it being closed."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered and not self.transport.is_closing()
+
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._drop_timer, self._opening_timer, self._stall_timer):
