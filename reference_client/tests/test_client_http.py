@@ -283,6 +283,38 @@ async def test_statuses_without_an_error(
     assert (raised.value.status, raised.value.retryable) == (status, retryable)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "error"),
+    [
+        ("text/html; charset=utf-8", b"<html><h1>Welcome</h1></html>", ConnectFailed),
+        ("text/event-stream", b'event: audio_chunk\ndata: {"data": "AAAA"}\n\n', ConnectFailed),
+        ("application/problem+json", b'{"title": "No"}', ConnectFailed),
+        (
+            "Application/JSON",
+            b'{"type":"error","code":"invalid_voice","message":"","rejected":true}',
+            UtteranceRejected,
+        ),
+    ],
+)
+async def test_words_are_not_played_as_audio(
+    web: Serve, kind: str, body: bytes, error: type[UtterwireError]
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        exchange.answer(200, body, **{"Content-Type": kind})
+
+    with pytest.raises(error):
+        await gather(await web(script))
+
+
+async def test_a_type_that_is_wrong_beside_a_format_that_is_told(web: Serve) -> None:
+    async def script(exchange: Exchange) -> None:
+        exchange.answer(
+            200, AUDIO, **{"Content-Type": "text/plain", "Utterwire-Format": "pcm_s16le"}
+        )
+
+    assert sound(await gather(await web(script))) == AUDIO
+
+
 async def test_an_endless_error_is_not_read_to_its_end(web: Serve) -> None:
     async def script(exchange: Exchange) -> None:
         exchange.head(500, {"Transfer-Encoding": "chunked"})

@@ -96,10 +96,19 @@ async def test_stdin_as_it_comes_and_json_alone(endpoint: Serve, latency: Any) -
     assert document["endpoint"]["name"] == document["endpoint"]["url"]
 
 
+async def test_the_page_on_stdout(endpoint: Serve, latency: Any, tmp_path: Path) -> None:
+    code, out, err = await latency(TEXT, "--url", await endpoint(speaking), "--html", "-")
+    assert (code, err) == (0, "")
+    assert out.startswith("<!doctype html>")
+    assert out.endswith("</html>\n")
+    assert not (tmp_path / "-").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (("x", "--file", "y"), ExitCode.USAGE, "not both"),
+        (("x", "--json", "-", "--html", "-"), ExitCode.USAGE, "only one of --json and --html"),
         (("--file", "none.txt"), ExitCode.USAGE, "cannot read none.txt"),
         (("--rate", "0"), ExitCode.USAGE, "--rate"),
         (("--rate", "nan"), ExitCode.USAGE, "--rate"),

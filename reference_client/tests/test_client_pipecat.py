@@ -119,6 +119,18 @@ async def test_a_request_that_is_refused(server: str) -> None:
     assert heard(down) == await expected(server, "Yes.", voice="alto")
 
 
+async def test_an_opener_that_fails_by_itself() -> None:
+    def opener() -> Any:
+        raise KeyError("TTS_TOKEN")
+
+    down, up = await run_test(
+        UtterwireTTSService(opener), frames_to_send=turn(TEXT), start_timeout=20
+    )
+    told = [frame.error for frame in up if isinstance(frame, ErrorFrame)]
+    assert [text for text in told if "TTS_TOKEN" in text]
+    assert heard(down) == b""
+
+
 async def test_nobody_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

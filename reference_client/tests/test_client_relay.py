@@ -566,6 +566,16 @@ async def test_a_sentence_that_was_lost() -> None:
     assert "request_id" not in event.fields
 
 
+async def test_nothing_follows_an_error_in_a_joined_stream() -> None:
+    lost = Lost(SENTENCES[0], SessionLost("x", retryable=True), 0)
+    speech = [*spoken(0, BEGIN, Audio(b"\1\0")), lost, *spoken(1, BEGIN, Audio(b"\1\0"))]
+    events = [e async for e in audio_events(of(*speech), joined=True, request_id="a")]
+    assert [e.name for e in events] == ["audio_stream_start", "audio_chunk", "error"]
+    assert {e.fields["request_id"] for e in events} == {"a"}
+    apart = [e.name async for e in audio_events(of(*speech))]
+    assert apart[2:] == ["error", "audio_stream_start", "audio_chunk"]
+
+
 async def test_formats_that_differ() -> None:
     other = Start(16000, "pcm_s16le", "v")
     speech = [*spoken(0, BEGIN, Audio(b"\1\0")), *spoken(1, other, Audio(b"\1\0"))]

@@ -821,6 +821,49 @@ async def test_a_format_whose_length_is_known_at_its_end() -> None:
     assert (interruption.heard_s, interruption.dropped_s) == (1.0, 1.5)
 
 
+# -- endpoints that mind being asked for the times of words
+
+
+def refusal(code: str) -> UtteranceRejected:
+    return UtteranceRejected("no", code=code, retryable=False)
+
+
+@pytest.mark.parametrize("code", ["invalid_request", "unknown_type", "field_unknown"])
+async def test_a_refusal_that_may_mean_the_marks(code: str) -> None:
+    stage = Stage()
+    speech = stage.speak("A a. B b.", depth=1)
+    (await stage.until(1)).end(refusal(code))
+    (await stage.until(2)).say()
+    listening = asyncio.create_task(events(speech))
+    (await stage.until(3)).say()
+    assert said(await listening) == ["A a.", " B b."]
+    assert [fields["marks"] for fields in stage.fields] == [("word",), (), ()]
+    again = stage.speak("C c.")
+    (await stage.until(4)).say()
+    assert said(await events(again)) == ["C c."]
+    assert stage.fields[3]["marks"] == ()
+
+
+async def test_a_refusal_that_means_something_else() -> None:
+    stage = Stage()
+    speech = stage.speak("A a. B b. C c.", depth=1, on_loss="tell")
+    listening = asyncio.create_task(events(speech))
+    (await stage.until(1)).end(refusal("invalid_request"))
+    (await stage.until(2)).end(refusal("invalid_request"))  # nor without
+    (await stage.until(3)).end(refusal("invalid_voice"))
+    (await stage.until(4)).end(UtteranceFailed("no", code="internal", retryable=False))
+    (await stage.until(5)).say()
+    got = await listening
+    assert [e.sentence.index for e in got if isinstance(e, Lost)] == [0, 1]
+    assert said(got) == [" C c."]
+    # A failure may have been of that moment only.
+    again = stage.speak("D d.")
+    (await stage.until(6)).say()
+    await events(again)
+    marks: list[Any] = [("word",), (), ("word",), ("word",), (), ("word",)]
+    assert [fields["marks"] for fields in stage.fields] == marks
+
+
 # -- being left
 
 
@@ -1040,6 +1083,31 @@ async def test_what_the_gate_changed_is_heard_by_its_likeness() -> None:
     assert interruption.text == "It is one. It is three of"
     assert text[: interruption.position] == "It is one. A secret. It is three of"
     assert interruption.unheard == " them."
+
+
+async def test_one_that_was_heard_to_its_end_leaves_the_next_its_player() -> None:
+    stage, player = Stage(obliging=True), Recorder()
+    first = stage.speak("A a.", player=player)
+    await events(first)
+    player.now = 1.0
+    await events(stage.speak("B b.", player=player))
+    interruption = await first.interrupt()
+    assert (interruption.text, interruption.dropped_s) == ("A a.", 0.0)
+    assert player.queued_s == 1.0
+
+
+async def test_one_of_unknown_length_is_silenced_all_the_same() -> None:
+    stage, player = Stage(), Recorder()
+    speech = stage.speak("A a.", player=player)
+    asked = await stage.until(1)
+    asked.begin(Start(sample_rate=24000, format="mp3", voice=None))
+    asked.audio(bytes(100))
+    asked.end()
+    await events(speech)
+    flushes: list[float] = []
+    player.flush = lambda: flushes.append(0.0) or 0.0  # type: ignore[method-assign,func-returns-value]
+    await speech.interrupt()
+    assert flushes
 
 
 async def test_an_interruption_before_anything_was_heard() -> None:

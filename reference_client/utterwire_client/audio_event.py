@@ -64,8 +64,8 @@ async def audio_events(
     ``request_id`` and the number of the sentence, as in ``answer-2``, or that of its utterance.
     ``joined`` makes one stream of all of them with just that id, which is what answers one request;
     :class:`RequestInvalid` is raised if their formats then differ. A sentence that was lost (see
-    ``on_loss``) is an ``error`` event. Raises what the speech raises; :func:`error_event` makes an
-    event of that.
+    ``on_loss``) is an ``error`` event, which ends a joined stream: nothing may follow it there.
+    Raises what the speech raises; :func:`error_event` makes an event of that.
     """
     first: Start | None = None
     waiting: Start | None = None  # told with the first audio: until then it may come again
@@ -78,6 +78,8 @@ async def audio_events(
             ids = {} if own is None else {"request_id": own}
         if isinstance(event, Lost):
             yield error_event(event.error, ids.get("request_id"))
+            if joined:
+                return
         if not isinstance(event, Spoken):
             continue
         if isinstance(event.event, Start):

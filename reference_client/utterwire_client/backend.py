@@ -21,6 +21,8 @@ class Backend(ABC):
 
     def __init__(self) -> None:
         self.speeches: set[Speaking] = set()
+        #: Whether the endpoint was found to refuse requests for the times of words.
+        self.refuses_marks = False
 
     @abstractmethod
     async def open(self) -> None:

@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import json
 import math
+import re
 import ssl as tls
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ _MAX_ERROR_BYTES = 65_536
 _MOST_RATE = 999_999_999
 _DEFAULT_RATE = 24_000
 _DEFAULT_FORMAT = "pcm_s16le"
+_WORDS = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml)")
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -351,10 +353,14 @@ def _read(
 ) -> AsyncGenerator[Event]:
     if transport != "sse":
         return _raw(response, answer, deadlines)
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind(response)
     if kind != "text/event-stream":
         raise ConnectFailed(f"{answer.shown} sends {kind or 'no type'}, and no events")
     return _events(response, answer, deadlines)
+
+
+def _kind(response: _Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _send(
@@ -379,6 +385,10 @@ async def _send(
 async def _raw(response: _Response, answer: _Answer, deadlines: Deadlines) -> AsyncGenerator[Event]:
     rate = response.headers.get("utterwire-sample-rate", "")
     name = response.headers.get("utterwire-format")
+    if not name and _WORDS.fullmatch(kind := _kind(response)):
+        # A page or an error that calls itself a success: as audio it would be noise.
+        error, _ = await _told(response, answer, deadlines)
+        raise error or ConnectFailed(f"{answer.shown} sends {kind}, and no audio")
     voice = response.headers.get("utterwire-voice")
     yield answer.begin(
         int(rate) if rate.isascii() and rate.isdigit() and len(rate) < 10 else None,
@@ -496,7 +506,20 @@ async def _refused(
     response: httpx.Response, answer: _Answer, deadlines: Deadlines
 ) -> UtterwireError:
     """What an answer that is not 200 means."""
+    error, told_s = await _told(response, answer, deadlines)
     status = response.status_code
+    return error or ConnectFailed(
+        f"{answer.shown} answers HTTP {status}",
+        status=status,
+        retry_after_s=told_s,
+        retryable=status in _WORTH_ANOTHER_TRY,
+    )
+
+
+async def _told(
+    response: _Response, answer: _Answer, deadlines: Deadlines
+) -> tuple[UtterwireError | None, float | None]:
+    """The error that a body holds, if it holds one, and when to ask again."""
     data = bytearray()
     # Without it, the status says enough.
     with contextlib.suppress(UtterwireError):
@@ -509,13 +532,8 @@ async def _refused(
     fields = _fields(ServerSentEvent("error", data.decode("utf-8", "replace")))
     if fields.get("type") == "error" and isinstance(fields.get("code"), str):
         rejected = fields.get("rejected") is True
-        return _failure(fields, answer, rejected=rejected, retry_after_s=told_s)
-    return ConnectFailed(
-        f"{answer.shown} answers HTTP {status}",
-        status=status,
-        retry_after_s=told_s,
-        retryable=status in _WORTH_ANOTHER_TRY,
-    )
+        return _failure(fields, answer, rejected=rejected, retry_after_s=told_s), told_s
+    return None, told_s
 
 
 def _failure(

@@ -9,7 +9,6 @@ from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.settings import TTSSettings
 from pipecat.services.tts_service import TextAggregationMode, TTSService
 
-from utterwire_client.errors import UtterwireError
 from utterwire_client.events import Audio, Marks, Start
 from utterwire_client.sentence import Lost, Spoken
 from utterwire_client.shared_session import Opener, SharedSession
@@ -111,7 +110,7 @@ class UtterwireTTSService(TTSService):
                             await self.append_to_audio_context(context_id, frame)
             finally:
                 await speech.interrupt()
-        except UtterwireError as exc:
+        except Exception as exc:  # of the program's own opener too: it is told, and the turn ends
             await self.push_error(str(exc), exception=exc)
             async for _ in tokens.fragments():
                 pass  # of this turn nothing more can be said

@@ -19,6 +19,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, TypeVar
 
+from utterwire_protocol import ERROR_CODES
+
 from utterwire_client.backoff import Backoff
 from utterwire_client.bell import Bell
 from utterwire_client.chunker import IncrementalSentenceChunker
@@ -29,6 +31,8 @@ from utterwire_client.errors import (
     SessionLost,
     SpeechIncomplete,
     UtteranceCancelled,
+    UtteranceFailed,
+    UtteranceRejected,
     UtterwireError,
 )
 from utterwire_client.events import SAMPLE_BYTES, Audio, Complete, Event, Marks, Start, Word
@@ -63,6 +67,8 @@ _STOP_S: Final = 5.0
 # How fast people are spoken to, in code points a second, where nothing was heard to go by.
 _CHARS_PER_S: Final = 15.0
 _ENOUGH: Final = 1e-6
+# Codes that may mean `marks`: of `invalid_request`, of a refused field; or of no code at all.
+_GENERAL_CODES: Final = frozenset({"invalid_request", "unknown_type", "internal"})
 
 
 class Chunker(Protocol):
@@ -82,7 +88,8 @@ class SpeechOptions(TypedDict, total=False):
 
     ``voice``, ``speed``, ``sample_rate``, ``format``: of every utterance
     (``protocol.md#synthesize``). ``marks``: whether to ask when words are spoken, so that an
-    interruption can be told to the word (True; endpoints that do not know it send none).
+    interruption can be told to the word (True; endpoints that do not know it send none, and one
+    that refuses a sentence without naming another reason is asked for it again without).
 
     ``approve``: the release gate, an async function. It gets each sentence as it would be spoken,
     before it goes to the endpoint, and returns what may become audible: the same, something else,
@@ -132,6 +139,8 @@ class _Slot:
         self.backoff = Backoff()
         self.ready_at = -math.inf
         self.start: Start | None = None
+        self.marks = False  # whether they were asked for
+        self.refused: str | None = None  # the code by which they may have been
         self.audio_bytes = 0  # yielded
         self.at_s = 0.0  # where its audio begins, in the player's audio
         self.audio_s = 0.0
@@ -332,6 +341,7 @@ class Speaking:
 
     async def _ask_for(self, slot: _Slot) -> None:
         backoff = Backoff()
+        slot.marks = self._marks and slot.refused is None and not self._backend.refuses_marks
         for left in range(self._retries, -1, -1):
             try:
                 await self._backend.open()
@@ -341,7 +351,7 @@ class Speaking:
                     speed=self._speed,
                     sample_rate=self._sample_rate,
                     format=self._format,
-                    marks=("word",) if self._marks else (),
+                    marks=("word",) if slot.marks else (),
                 )
                 break
             except RequestInvalid as exc:
@@ -360,6 +370,8 @@ class Speaking:
     def _ended(self, slot: _Slot, utterance: Utterance) -> None:
         """An utterance came to its end, read or not."""
         error = utterance.inbox.failure
+        if error is None and slot.refused not in (None, "internal"):
+            self._backend.refuses_marks = True  # that was what it minded
         if error is not None and slot.utterance is utterance:
             self._ask_again(slot, error)
         self._bell.ring()
@@ -369,13 +381,14 @@ class Speaking:
         never_looked_at = isinstance(error, SessionLost) and error.processed is False
         if self._over or slot.audio_bytes or isinstance(error, UtteranceCancelled):
             return False
-        if not error.retryable and not never_looked_at:
+        without_marks = self._may_mean_marks(slot, error)
+        if not error.retryable and not never_looked_at and not without_marks:
             return False
         # Where the session ended, it is a try only for the first that did not come to its end.
         behind = isinstance(error, SessionLost | DeadlineExceeded) and any(
             other.waits and other.tries for other in _before(self._slots, slot)
         )
-        if not behind:
+        if not behind and not without_marks:
             if slot.tries >= self._retries:
                 return False
             slot.tries += 1
@@ -386,6 +399,17 @@ class Speaking:
         slot.start, slot.words = None, []
         if utterance is not None:
             utterance.give_up()
+        return True
+
+    def _may_mean_marks(self, slot: _Slot, error: UtterwireError) -> bool:
+        """Whether a sentence may have been refused because words were to be timed; once."""
+        if not slot.marks or not isinstance(error, UtteranceRejected | UtteranceFailed):
+            return False
+        utterance = slot.utterance
+        begun = utterance is not None and utterance.inbox.start is not None
+        if begun or (error.code in ERROR_CODES and error.code not in _GENERAL_CODES):
+            return False
+        slot.marks, slot.refused = False, error.code
         return True
 
     # -- from utterances to the reader
@@ -602,7 +626,12 @@ class Speaking:
     def _silence(self) -> Interruption:
         """Silent from now on: nothing is waited for here."""
         heard_s = self.player.heard_s
-        dropped_s = self.player.flush()
+        # What sounds after the last of it was heard is not its own, where a player is shared.
+        sounds = not self._over or any(
+            slot.at_s + slot.audio_s > heard_s + _ENOUGH or (slot.audio_bytes and not slot.audio_s)
+            for slot in (*self._past, *self._slots)
+        )
+        dropped_s = self.player.flush() if sounds else 0.0
         self._over = True
         for task in self._tasks:
             task.cancel()

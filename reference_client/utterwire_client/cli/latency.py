@@ -66,7 +66,9 @@ def add_latency(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json", metavar="PATH", help="write the figures as JSON (schema `latency`); - is stdout"
     )
-    command.add_argument("--html", metavar="PATH", help="write them as one page, with a picture")
+    command.add_argument(
+        "--html", metavar="PATH", help="write them as one page, with a picture; - is stdout"
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="show no table")
 
 
@@ -77,8 +79,11 @@ def latency(arguments: argparse.Namespace, progress: Progress) -> int:
             raise UsageError("give a text to speak, or --file PATH, not both")
         if not arguments.rate > 0:
             raise UsageError("--rate wants a number greater than 0")
-        if arguments.json == "-" and sys.stdout is None:
-            raise UsageError("stdout is closed: give --json FILE")
+        if arguments.json == arguments.html == "-":
+            raise UsageError("only one of --json and --html can go to stdout")
+        for option in ("json", "html"):
+            if getattr(arguments, option) == "-" and sys.stdout is None:
+                raise UsageError(f"stdout is closed: give --{option} FILE")
         text = None if arguments.text == "-" else _text(arguments)
         where = Where.of(arguments)
     except (UsageError, RequestInvalid) as exc:
@@ -183,9 +188,14 @@ def _write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
     as_json = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     if arguments.json not in (None, "-"):
         _put(arguments.json, as_json)
-    if arguments.html is not None:
+    if arguments.html not in (None, "-"):
         _put(arguments.html, waterfall_page(document))
-    out = as_json if arguments.json == "-" else "" if arguments.quiet else table(document)
+    if arguments.json == "-":
+        out = as_json
+    elif arguments.html == "-":
+        out = waterfall_page(document)
+    else:
+        out = "" if arguments.quiet else table(document)
     if out and sys.stdout is not None:
         try:
             sys.stdout.write(out)
