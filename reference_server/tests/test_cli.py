@@ -152,6 +152,7 @@ def test_the_environment_sets_what_no_flag_does(
         (["--model-dir", "x" * 5_000], "File name too long"),
         (["bench", "--json", "/"], "--json /: it cannot be written"),
         (["--idle-timeout", "0"], "idle_timeout_s is 0"),
+        (["--max-queued-work", "inf"], "max_queued_work_s is inf; it must be above 0"),
         (["--max-waiting", "1"], "max_waiting is 1; it must be 8 to"),
         (["--engine", "festival"], "no engine 'festival'"),
         (["--engine", "kokoro-onnx"], "kokoro-onnx needs a model: name its folder by --model-dir"),
@@ -241,6 +242,21 @@ def test_a_mistake_in_the_environment_names_the_variable(
     monkeypatch.setenv("UTTERWIRE_PORT", "eighty")
     assert cli.main([]) == 2
     assert "environment UTTERWIRE_PORT: 'eighty' is not a whole number" in capsys.readouterr().err
+    monkeypatch.setenv("UTTERWIRE_PORT", "tcp://10.96.0.7:8080")
+    assert cli.main([]) == 2
+    told = capsys.readouterr().err
+    assert "is Kubernetes's, for a Service of that name; enableServiceLinks: false" in told
+
+
+def test_an_interrupt_before_it_serves_is_one_line(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load_engine(*_: object, **named: object) -> Engine:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engines, "load_engine", load_engine)
+    assert cli.main(["--port", "0"]) == 130
+    assert capsys.readouterr().err == "utterwire-server: interrupted before it served\n"
 
 
 def test_an_address_in_use_is_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,11 @@ def _host(text: str) -> str:
 
 
 def _port(text: str) -> int:
+    if text.startswith("tcp://"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is Kubernetes's, for a Service of that name; enableServiceLinks: false in"
+            " the pod's specification keeps it out"
+        )
     value = _whole(text)
     if not 0 <= value <= 65_535:
         raise argparse.ArgumentTypeError(f"{value} is not a port; ports are 0 to 65535")
@@ -390,6 +395,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["model"]:
         return _model(given[1:])
+    try:
+        return _serve(given)
+    except KeyboardInterrupt:
+        # Once it serves, SIGINT is an orderly end.
+        return _complain("interrupted before it served", 130)
+
+
+def _serve(given: list[str]) -> int:
     try:
         flags = _flags()
         from utterwire_server import runner, service

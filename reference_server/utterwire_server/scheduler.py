@@ -267,7 +267,8 @@ class _Stream:
         finally:
             timer.cancel()
             self._computing = self.stuck = False
-            self._record.computing_s += self._loop.time() - began
+            if there:
+                self._record.computing_s += self._loop.time() - began
         if block is None or self._given_up:
             return None
         if there:

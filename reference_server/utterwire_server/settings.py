@@ -91,7 +91,7 @@ class Settings:
                 f"max_queued_chars is {self.max_queued_chars}; it must be at least max_text_chars,"
                 f" {self.max_text_chars}"
             )
-        if not self.max_queued_work_s > 0:
+        if not 0 < self.max_queued_work_s < math.inf:
             raise ValueError(f"max_queued_work_s is {self.max_queued_work_s:g}; it must be above 0")
         for name in ("idle", "stall", "block", "body"):
             value = getattr(self, f"{name}_timeout_s")

@@ -42,6 +42,10 @@ def test_kubernetes_takes_it(kind: str) -> None:
     kubernetes_validate.validate(MANIFESTS[kind], KUBERNETES, strict=True)
 
 
+def test_no_service_sets_variables_that_the_server_reads() -> None:
+    assert POD["enableServiceLinks"] is False
+
+
 def test_kubernetes_would_not_take_a_word_of_ours() -> None:
     wrong = {**MANIFESTS["Service"], "spec": {**MANIFESTS["Service"]["spec"], "ours": 1}}
     with pytest.raises(kubernetes_validate.ValidationError):
