@@ -225,6 +225,31 @@ class Script:
             told["FailureReason"] = reason
         return self.answer("sagemaker", "describe_endpoint", told)
 
+    def runtime(self, status: str | None, **more: str) -> Script:
+        """A look at the endpoint of an agent; None for one that is not there."""
+        service, operation = "bedrock-agentcore-control", "get_agent_runtime_endpoint"
+        if status is None:
+            return self.refuse(service, operation, "ResourceNotFoundException", "no such endpoint")
+        arn = "arn:aws:bedrock-agentcore:eu-west-1:123456789012:runtime/utterwire_demo-AbCdEf1234"
+        told = {
+            "agentRuntimeEndpointArn": f"{arn}/runtime-endpoint/live",
+            "agentRuntimeArn": arn,
+            "status": status,
+            "createdAt": NOW,
+            "lastUpdatedAt": NOW,
+            "name": "live",
+            "id": "live-AbCdEf1234",
+            **more,
+        }
+        asked = {"agentRuntimeId": "utterwire_demo-AbCdEf1234", "endpointName": "live"}
+        return self.answer(service, operation, told, asked)
+
+    def log_groups(self, *names: str) -> Script:
+        """A look at which log groups an agent has."""
+        groups = [{"logGroupName": name} for name in names]
+        asked = {"logGroupNamePrefix": "/aws/bedrock-agentcore/runtimes/utterwire_demo-"}
+        return self.answer("logs", "describe_log_groups", {"logGroups": groups}, asked)
+
     def log(self, *lines: str) -> Script:
         """A look at the end of the log."""
         self.answer("logs", "describe_log_streams", {"logStreams": [{"logStreamName": "all/i-1"}]})

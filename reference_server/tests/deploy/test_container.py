@@ -17,12 +17,18 @@ from utterwire_server.model.folder import ENGINE_FILES
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "reference_server" / "Dockerfile").read_text(encoding="utf-8")
-LOCKS = ROOT / "reference_server" / "requirements"
+AGENT_DOCKERFILE = (ROOT / "examples" / "agentcore" / "Dockerfile").read_text(encoding="utf-8")
+DOCKERFILES = {"server": DOCKERFILE, "agent": AGENT_DOCKERFILE}
+FOLDER = ROOT / "reference_server" / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SERVER = ("server", "encoders", "metrics", "tracing", "kokoro")
-EXTRAS = {"kokoro-onnx": SERVER, "kokoro-torch": (*SERVER, "torch")}
-# Where the image runs, as far as requirements ask for it.
-PLACE = {"python_version": "3.12", "sys_platform": "linux", "platform_machine": "x86_64"}
+ENGINES = {"kokoro-onnx": SERVER, "kokoro-torch": (*SERVER, "torch")}
+EXTRAS = {**ENGINES, "agent": ("client", "agents", "aws")}
+LOCKS = {name: FOLDER / f"{name}.txt" for name in ("build", *ENGINES)} | {
+    "agent": ROOT / "examples" / "agentcore" / "requirements.txt"
+}
+# Where the images run, as far as requirements ask for it.
+PLACE = {"python_version": "3.12", "sys_platform": "linux"}
 
 
 def test_the_label_opens_streams() -> None:
@@ -43,16 +49,28 @@ def test_the_engine_that_is_installed_is_the_one_that_speaks() -> None:
     assert "requirements/${ENGINE}.txt" in DOCKERFILE
     assert "UTTERWIRE_ENGINE=${ENGINE}" in DOCKERFILE
     assert "UTTERWIRE_UI=off" in DOCKERFILE
-    assert set(EXTRAS) == set(ENGINE_FILES)
+    assert set(ENGINES) == set(ENGINE_FILES)
 
 
 def test_the_base_can_be_chosen() -> None:
     bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
     assert bases == ["${BASE}", "${BASE}", "server", "server"]
+    assert re.findall(r"^FROM (\S+)", AGENT_DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
 
 
-def test_only_what_is_hashed_is_installed() -> None:
-    lines = DOCKERFILE.replace("\\\n", "")
+def test_the_agent_listens_where_agentcore_asks() -> None:
+    """At 0.0.0.0:8080, as nobody but a user, and in exec form."""
+    (entrypoint,) = re.findall(r"^ENTRYPOINT (.*)$", AGENT_DOCKERFILE, re.MULTILINE)
+    (command,) = re.findall(r"^CMD (.*)$", AGENT_DOCKERFILE, re.MULTILINE)
+    assert json.loads(entrypoint) == ["/opt/agent/bin/python", "/opt/agent/agent.py"]
+    assert json.loads(command) == ["8080"]
+    assert "DOCKER_CONTAINER=1" in AGENT_DOCKERFILE
+    assert re.search(r"^USER [1-9]", AGENT_DOCKERFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_only_what_is_hashed_is_installed(name: str) -> None:
+    lines = DOCKERFILES[name].replace("\\\n", "")
     installs = re.findall(r"bin/pip (?:--python \S+ )?(?:install|wheel) ([^&\n]*)", lines)
     assert len(installs) == 4
     for words in installs:
@@ -67,7 +85,8 @@ def test_all_that_is_copied_is_let_in() -> None:
         if line.startswith("!")
     }
     copied = set()
-    for words in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE):
+    both = "\n".join(DOCKERFILES.values())
+    for words in re.findall(r"^COPY (?!--from)(.*)$", both, re.MULTILINE):
         copied |= {source.rstrip("/") for source in words.split()[:-1]}
     assert copied == let_in
     assert all((ROOT / each).exists() for each in copied - {"model"})
@@ -75,7 +94,7 @@ def test_all_that_is_copied_is_let_in() -> None:
 
 def locked(name: str) -> dict[str, tuple[str, list[str]]]:
     """Version and hashes of each distribution of a lock."""
-    text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = LOCKS[name].read_text(encoding="utf-8").replace("\\\n", " ")
     found: dict[str, tuple[str, list[str]]] = {}
     for line in text.splitlines():
         pinned = re.fullmatch(
@@ -86,10 +105,10 @@ def locked(name: str) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["build", *EXTRAS])
+@pytest.mark.parametrize("name", LOCKS)
 def test_each_lock_pins_by_version_and_hash_and_names_no_host(name: str) -> None:
     assert len(locked(name)) > 2
-    assert "://" not in (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
+    assert "://" not in LOCKS[name].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", EXTRAS)

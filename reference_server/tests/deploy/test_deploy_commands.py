@@ -582,7 +582,7 @@ def test_other_dry_runs(
         (["up", "demo", "--startup-timeout", "59"], "'59' is not 60 to 3600 seconds"),
         (["up", "a_b"], "'a_b' cannot be the name of an endpoint"),
         (["up", "a" * 64], "cannot be the name of an endpoint"),
-        (["up", "demo", "--image-uri", "docker.io/x"], "takes images from ECR only"),
+        (["up", "demo", "--image-uri", "docker.io/x"], "images are taken from ECR only"),
         (["scale", "demo"], "how to scale has to be said in one way"),
         (["scale", "demo", "--off", "--max", "2"], "how to scale has to be said in one way"),
         (["scale", "demo", "--max", "2"], "--target and --max go together"),
@@ -618,7 +618,7 @@ def test_another_region_than_the_image(
     script.who()
     assert command("up", "demo", "--image-uri", URI.replace("eu-west-1", "us-east-1")) == 2
     problem, next_step, _ = one_line(capsys, "up")
-    assert "is in us-east-1, and the endpoint would be in eu-west-1" in problem
+    assert "is in us-east-1, and this would be in eu-west-1" in problem
     assert "--region us-east-1" in next_step
 
 

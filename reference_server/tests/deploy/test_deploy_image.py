@@ -19,7 +19,9 @@ import pytest
 from botocore.exceptions import ClientError
 from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.deploy.image import (
+    AGENT_DEMANDS,
     LABEL,
+    SERVER_DEMANDS,
     EcrImage,
     Image,
     Login,
@@ -102,7 +104,7 @@ def test_the_first_tool_that_has_the_image(
     answers: dict[str, tuple[int, str, str]], tool: str, digest: str
 ) -> None:
     machine = Machine(answers)
-    found, image = find_tool("x", machine.tools("docker", "podman", "buildah"))
+    found, image = find_tool("x", SERVER_DEMANDS, machine.tools("docker", "podman", "buildah"))
     assert (found.name, image.digest[0], image.name) == (tool, digest, "x")
     assert tool in repr(found)
 
@@ -135,7 +137,7 @@ def test_images_that_cannot_be_pushed(
     answers: dict[str, tuple[int, str, str]], problem: str, next_step: str
 ) -> None:
     with pytest.raises(DeployFailed) as failed:
-        find_tool("x", Machine(answers).tools("docker", "podman", "buildah"))
+        find_tool("x", SERVER_DEMANDS, Machine(answers).tools("docker", "podman", "buildah"))
     assert problem in failed.value.problem
     assert next_step in failed.value.next_step
 
@@ -143,9 +145,38 @@ def test_images_that_cannot_be_pushed(
 def test_the_image_for_gpus_is_built_with_its_engine() -> None:
     answers = {"docker version": (0, "", ""), "docker image": (1, "", "")}
     with pytest.raises(DeployFailed) as failed:
-        find_tool("utterwire-server:cuda", Machine(answers).tools("docker"))
+        find_tool("utterwire-server:cuda", SERVER_DEMANDS, Machine(answers).tools("docker"))
     words = "--build-arg ENGINE=kokoro-torch -t utterwire-server:cuda ."
     assert words in failed.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("image", "problem", "next_step"),
+    [
+        (docker_image(None), "is for amd64, and AgentCore runs arm64", "--platform linux/arm64"),
+        (
+            None,
+            "image utterwire-agent is missing",
+            "build --platform linux/arm64 -f examples/agentcore/Dockerfile -t utterwire-agent .",
+        ),
+    ],
+)
+def test_the_image_of_an_agent_is_for_arm64(
+    image: str | None, problem: str, next_step: str
+) -> None:
+    told = (1, "", "") if image is None else (0, image, "")
+    machine = Machine({"docker version": (0, "", ""), "docker image": told})
+    with pytest.raises(DeployFailed) as failed:
+        find_tool("utterwire-agent", AGENT_DEMANDS, machine.tools("docker"))
+    assert problem in failed.value.problem
+    assert next_step in failed.value.next_step
+
+
+def test_the_image_of_an_agent_needs_no_label_of_sagemaker() -> None:
+    image = docker_image(None, architecture="arm64")
+    machine = Machine({"docker version": (0, "", ""), "docker image": (0, image, "")})
+    _, found = find_tool("utterwire-agent", AGENT_DEMANDS, machine.tools("docker"))
+    assert found.architecture == "arm64"
 
 
 def test_docker_signs_in_and_out_and_its_settings_stay_the_persons_own() -> None:
@@ -341,7 +372,7 @@ def test_buildah_pushes_into_a_registry(
     storage("copy", container, str(tmp_path / "file"), "/file")
     storage("config", "--label", f"{LABEL}=true", "--entrypoint", '["/file"]', container)
     storage("commit", container, "utterwire-test:1")
-    tool, image = find_tool("utterwire-test:1", [Tool("buildah")])
+    tool, image = find_tool("utterwire-test:1", SERVER_DEMANDS, [Tool("buildah")])
 
     script.refuse("ecr", "describe_images", "ImageNotFoundException", "none")
     token = base64.b64encode(b"AWS:anything").decode()

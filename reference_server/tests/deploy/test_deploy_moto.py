@@ -1,8 +1,8 @@
 """From up to down on moto's AWS, with nothing left behind.
 
 What moto lacks is said where it is made up for. It has no ``ml.g5``, every endpoint is in service
-at once, a bucket policy is passed over, and scaling in stacks is unknown to it: for those there are
-the scripts.
+at once, policies of buckets and roles that stand alone are passed over, and scaling in stacks is
+unknown to it: for those there are the scripts.
 """
 
 from __future__ import annotations
@@ -16,26 +16,151 @@ from typing import Any
 
 import pytest
 from moto import mock_aws
+from moto.bedrockagentcorecontrol.models import bedrockagentcorecontrol_backends
+from moto.cloudformation import parsing
 from moto.cloudformation.models import ChangeSet
 from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.common_models import CloudFormationModel
 from moto.ecr.models import Repository, ecr_backends
 from moto.sagemaker.models import FakeEndpoint
+from utterwire_server.deploy import agent as agents
 from utterwire_server.deploy import commands
 from utterwire_server.deploy.account import Account, open_account
-from utterwire_server.deploy.deployment import Deployment
+from utterwire_server.deploy.deployment import AgentDeployment, Deployment
 from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.deploy.image import LABEL, Image, Login, Tool
 from utterwire_server.deploy.weights import sync_weights, weights_prefix
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Tried to parse AWS..S3..BucketPolicy:UserWarning",
+    "ignore:Tried to parse AWS..IAM..RolePolicy:UserWarning",
     "ignore::DeprecationWarning",
 )
 DEMO = Deployment("demo")
 
 
+class OfAgentCore(CloudFormationModel):
+    """Something of AgentCore in a stack, which moto knows by AgentCore's own API only."""
+
+    def __init__(self, physical_resource_id: str, attributes: dict[str, str]) -> None:
+        self.physical_resource_id = physical_resource_id
+        self._attributes = attributes
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return attr.startswith("AgentRuntime")
+
+    def get_cfn_attribute(self, name: str) -> str:
+        return self._attributes[name]
+
+    def is_created(self) -> bool:
+        return True
+
+
+class OfRuntime(OfAgentCore):
+    """A runtime: an update makes its next version."""
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+        **_: Any,
+    ) -> OfRuntime:
+        backend = bedrockagentcorecontrol_backends[account_id][region_name]
+        given = cloudformation_json["Properties"]
+        runtime = backend.create_agent_runtime(
+            agent_runtime_name=given["AgentRuntimeName"], tags=None, **cls._settings(given)
+        )
+        return cls._made(runtime)
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: OfRuntime,
+        new_resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+    ) -> OfRuntime:
+        backend = bedrockagentcorecontrol_backends[account_id][region_name]
+        settings = cls._settings(cloudformation_json["Properties"])
+        runtime = backend.update_agent_runtime(original_resource.physical_resource_id, **settings)
+        return cls._made(runtime)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        bedrockagentcorecontrol_backends[account_id][region_name].delete_agent_runtime(
+            resource_name
+        )
+
+    @staticmethod
+    def _settings(given: Any) -> dict[str, Any]:
+        return {
+            "agent_runtime_artifact": given["AgentRuntimeArtifact"],
+            "role_arn": given["RoleArn"],
+            "network_configuration": given["NetworkConfiguration"],
+            "description": None,
+            "authorizer_configuration": None,
+            "request_header_configuration": None,
+            "protocol_configuration": given["ProtocolConfiguration"],
+            "lifecycle_configuration": given["LifecycleConfiguration"],
+            "environment_variables": given["EnvironmentVariables"],
+        }
+
+    @classmethod
+    def _made(cls, runtime: Any) -> OfRuntime:
+        attributes = {
+            "AgentRuntimeId": runtime.agent_runtime_id,
+            "AgentRuntimeArn": runtime.agent_runtime_arn,
+            "AgentRuntimeVersion": runtime.agent_runtime_version,
+        }
+        return cls(runtime.agent_runtime_id, attributes)
+
+
+class OfRuntimeEndpoint(OfAgentCore):
+    """Its endpoint. moto sees no change in it where only the version behind it is another."""
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+        **_: Any,
+    ) -> OfRuntimeEndpoint:
+        given = cloudformation_json["Properties"]
+        made = bedrockagentcorecontrol_backends[account_id][
+            region_name
+        ].create_agent_runtime_endpoint(
+            given["AgentRuntimeId"], given["Name"], given["AgentRuntimeVersion"], None, None
+        )
+        return cls(made.agent_runtime_endpoint_arn, {})
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        """It goes with its runtime, in moto as at AWS."""
+
+
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    known = {
+        **parsing.get_model_map(),
+        "AWS::BedrockAgentCore::Runtime": OfRuntime,
+        "AWS::BedrockAgentCore::RuntimeEndpoint": OfRuntimeEndpoint,
+    }
+    monkeypatch.setattr(parsing, "get_model_map", lambda: known)
     apply = ChangeSet.apply
 
     def with_outputs(self: Any) -> None:
@@ -73,10 +198,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 class FakeTool(Tool):
     """A tool whose pushes end in moto's ECR."""
 
-    def __init__(self, account: Account, digest: str = "1" * 64) -> None:
+    def __init__(
+        self, account: Account, digest: str = "1" * 64, architecture: str = "amd64"
+    ) -> None:
         super().__init__("docker")
         self._account = account
         self._digest = digest
+        self._architecture = architecture
         self.pushes: list[tuple[str, str]] = []
         self.loses = False
 
@@ -84,7 +212,7 @@ class FakeTool(Tool):
         return True
 
     def image(self, name: str) -> Image | None:
-        return Image(name, self._digest, "amd64", {LABEL: "true"})
+        return Image(name, self._digest, self._architecture, {LABEL: "true"})
 
     def push(self, name: str, target: str, login: Login) -> None:
         assert login.user == "AWS"
@@ -118,6 +246,9 @@ def left_over(account: Account) -> dict[str, list[Any]]:
         "models": sagemaker.list_models()["Models"],
         "configs": sagemaker.list_endpoint_configs()["EndpointConfigs"],
         "endpoints": sagemaker.list_endpoints()["Endpoints"],
+        "agents": account.client("bedrock-agentcore-control").list_agent_runtimes()[
+            "agentRuntimes"
+        ],
         "groups": account.client("logs").describe_log_groups()["logGroups"],
     }
 
@@ -191,6 +322,64 @@ def test_from_up_to_down_with_nothing_left_behind(
     called("down")
     assert not any(left_over(account).values()), left_over(account)
     assert not commands.down(mine, patience.watch, DEMO)
+
+
+def test_an_agent_from_up_to_down_with_nothing_left_behind(account: Account, patience: Any) -> None:
+    commands.up(account, patience.watch, DEMO, wanted(), [FakeTool(account)])
+    before = left_over(account)
+    control = account.client("bedrock-agentcore-control")
+    agent = AgentDeployment("my-agent")
+    given = agents.WantedAgent(image="utterwire-agent", endpoint="demo", voice="af_heart")
+    tool = FakeTool(account, "3" * 64, "arm64")
+
+    # Made.
+    made = agents.up(account, patience.watch, agent, given, [tool])
+    assert (made.status, made.version) == ("READY", "1")
+    (found,) = control.list_agent_runtimes()["agentRuntimes"]
+    runtime = control.get_agent_runtime(agentRuntimeId=found["agentRuntimeId"])
+    assert runtime["agentRuntimeName"] == "utterwire_my_agent"
+    assert runtime["environmentVariables"] == {
+        "AWS_REGION": account.region,
+        "AWS_DEFAULT_REGION": account.region,
+        "AGENT_MODEL": "scripted",
+        "UTTERWIRE_URL": "sagemaker:demo",
+        "UTTERWIRE_VOICE": "af_heart",
+    }
+    role = account.client("iam").get_role(RoleName=runtime["roleArn"].rpartition("/")[2])["Role"]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"]["Service"] == "bedrock-agentcore.amazonaws.com"
+    policy = account.client("iam").get_role_policy(RoleName=role["RoleName"], PolicyName="run")
+    repositories = account.client("ecr").describe_repositories()["repositories"]
+    arns = {one["repositoryName"]: one["repositoryArn"] for one in repositories}
+    # moto keeps it as Python, not as JSON.
+    assert f"'{arns[agent.repository]}'" in policy["PolicyDocument"]
+    assert arns[DEMO.repository] not in policy["PolicyDocument"]
+
+    # Again: nothing is pushed or changed.
+    told = len(patience.told)
+    agents.up(account, patience.watch, agent, given, [tool])
+    assert len(tool.pushes) == 1
+    assert sum("nothing to change" in line for line in patience.told[told:]) == 2
+
+    # Another image is another version of the same runtime.
+    agents.up(account, patience.watch, agent, given, [FakeTool(account, "4" * 64, "arm64")])
+    (updated,) = control.list_agent_runtimes()["agentRuntimes"]
+    assert updated["agentRuntimeId"] == found["agentRuntimeId"]
+    assert updated["agentRuntimeVersion"] == "2"
+    assert agents.status(account, patience.watch, agent)[0]
+
+    # Removed, and nothing else with it.
+    logs = account.client("logs")
+    ours = f"/aws/bedrock-agentcore/runtimes/utterwire_my_agent-{'a' * 10}-live"
+    others = ours.replace("my_agent", "my_agent_2")
+    for name in (ours, others):
+        logs.create_log_group(logGroupName=name)
+    assert agents.down(account, patience.watch, agent)
+    after = left_over(account)
+    assert [group["logGroupName"] for group in after.pop("groups")] == [others]
+    before.pop("groups")
+    assert after == before
+    assert not agents.down(account, patience.watch, agent)
 
 
 def test_another_image_is_an_update(account: Account, patience: Any) -> None:

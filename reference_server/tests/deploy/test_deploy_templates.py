@@ -11,25 +11,32 @@ from cfnlint import decode
 from cfnlint.api import lint_file
 from utterwire_server.deploy import cli
 from utterwire_server.deploy import template as templates
+from utterwire_server.deploy.agent import WantedAgent
 from utterwire_server.deploy.commands import Wanted
 from utterwire_server.deploy.deployment import (
     DEFAULT_INSTANCE_TYPE,
     GPU_AMI,
     VARIANT,
+    AgentDeployment,
     Deployment,
     ami_for,
     has_gpu,
 )
+from utterwire_server.deploy.runtime import QUALIFIER
 from utterwire_server.deploy.scaling import Scaling
 
 FOLDER = Path(templates.__file__).with_name("templates")
 DEPLOY = (Path(__file__).parents[2] / "DEPLOY.md").read_text(encoding="utf-8")
 DEMO = Deployment("demo")
 WANTED = Wanted(image="x", instance_type=DEFAULT_INSTANCE_TYPE, ami=GPU_AMI)
+AGENT = AgentDeployment("my-Agent")
+WANTED_AGENT = WantedAgent(image="x", endpoint="demo", model="eu.amazon.nova-lite-v1:0")
 PARAMETERS = {
     "foundation": WANTED.foundation(DEMO),
     "endpoint": WANTED.endpoint(DEMO, role="r", image="i", model="", keep=False),
     "scaling": Scaling(1, 2, 4, 1).parameters(DEMO),
+    "agent-images": {"RepositoryName": AGENT.repository},
+    "agent": WANTED_AGENT.parameters(AGENT, image="i", grant="g", speaks="a"),
 }
 
 
@@ -83,11 +90,65 @@ def test_defaults_of_the_template_are_those_of_the_code() -> None:
     assert [variant["VariantName"] for variant in variants] == [VARIANT]
 
 
+def statements(resource: str) -> list[dict[str, Any]]:
+    """What a policy of an agent allows."""
+    properties = read("agent")["Resources"][resource]["Properties"]
+    policies = properties.get("Policies", [properties])
+    return [one for policy in policies for one in policy["PolicyDocument"]["Statement"]]
+
+
+def test_an_agent_may_do_what_it_does_and_no_more() -> None:
+    speak, write = statements("Speak"), statements("Write")
+    assert [one["Action"] for one in (*speak, *write)] == [
+        ["sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithBidirectionalStream"],
+        "bedrock:InvokeModelWithResponseStream",
+    ]
+    assert speak[0]["Resource"] == {"Ref": "SpeechEndpointArn"}
+    everywhere = [
+        one["Action"]
+        for resource in ("ExecutionRole", "Speak", "Write")
+        for one in statements(resource)
+        if one["Resource"] == "*"
+    ]
+    # It has no resource to be narrowed to.
+    assert everywhere == ["ecr:GetAuthorizationToken"]
+    for one in (each for resource in ("ExecutionRole", "Speak") for each in statements(resource)):
+        assert "*" not in "".join(one["Action"])
+
+
+def test_only_agentcore_of_this_account_takes_the_role() -> None:
+    role = read("agent")["Resources"]["ExecutionRole"]["Properties"]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "bedrock-agentcore.amazonaws.com"}
+    assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+
+
+def test_each_right_of_an_agent_has_the_name_of_what_it_allows() -> None:
+    """So that an update makes a new one beside the old one, which a version still needs."""
+    for resource, parameter in (("Speak", "SpeechEndpointArn"), ("Write", "ModelId")):
+        properties = read("agent")["Resources"][resource]["Properties"]
+        assert parameter in str(properties["PolicyName"])
+
+
+def test_the_endpoint_of_an_agent_is_the_one_that_is_asked() -> None:
+    there = read("agent")["Resources"]
+    assert there["Endpoint"]["Properties"]["Name"] == QUALIFIER
+    idle = read("agent")["Parameters"]["IdleTimeout"]["Default"]
+    assert idle == WANTED_AGENT.idle_timeout_s
+
+
+def test_what_is_written_is_read_by_the_example() -> None:
+    variables = read("agent")["Resources"]["Runtime"]["Properties"]["EnvironmentVariables"]
+    example = Path(__file__).parents[3] / "examples" / "agentcore" / "agent.py"
+    known = set(re.findall(r'environ\.get\("(\w+)"', example.read_text(encoding="utf-8")))
+    assert {name for name in variables if not name.startswith("AWS_")} <= known
+
+
 def test_nothing_that_is_spoken_is_captured() -> None:
     assert "DataCaptureConfig" not in read("endpoint")["Resources"]["EndpointConfig"]["Properties"]
 
 
-def test_only_the_foundation_needs_a_capability() -> None:
+def test_only_what_makes_roles_needs_a_capability() -> None:
     for template in templates.TEMPLATES:
         iam = any("IAM" in one["Type"] for one in read(template.name)["Resources"].values())
         assert bool(template.capabilities) is iam
@@ -111,6 +172,17 @@ def test_the_page_tells_of_each_command_and_each_flag_of_up() -> None:
     assert re.findall(r"^\| `utterwire-deploy (\w+)", table, re.MULTILINE) == list(commands)
     told = set(re.findall(r"`(--[a-z-]+)`", DEPLOY.partition("| flag of `up` |")[2]))
     flags = {flag for one in commands["up"]._actions for flag in one.option_strings}
+    assert flags - {"-h", "--help", "--region", "--profile", "--dry-run"} <= told
+
+
+def test_the_page_tells_of_each_command_and_each_flag_of_agents() -> None:
+    parser: Any = cli._parser()
+    (commands,) = (one.choices for one in parser._subparsers._group_actions)
+    (of_agents,) = (one.choices for one in commands["agent"]._subparsers._group_actions)
+    page = DEPLOY.partition("## Agent")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `utterwire-deploy agent (\w+)", page, re.MULTILINE) == list(of_agents)
+    told = set(re.findall(r"`(--[a-z-]+)`", page.partition("| flag of `agent up` |")[2]))
+    flags = {flag for one in of_agents["up"]._actions for flag in one.option_strings}
     assert flags - {"-h", "--help", "--region", "--profile", "--dry-run"} <= told
 
 

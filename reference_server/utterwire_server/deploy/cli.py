@@ -6,9 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from utterwire_server.deploy.agent_cli import add_agent, run_agent
+from utterwire_server.deploy.arguments import add_command, count, seconds
 from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.parser import Parser
 
@@ -27,23 +30,13 @@ _INTERRUPTED: Final = 130
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROGRAM,
-        description="A speaking endpoint on SageMaker AI: made, watched, scaled and removed.",
+        description="A speaking endpoint on SageMaker AI, and an agent that speaks by it: made,"
+        " watched, scaled and removed.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str, *, dry: bool = True, aws: bool = True) -> Parser:
-        made: Parser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        if aws:
-            made.add_argument("name", metavar="NAME", help="name of the endpoint")
-            made.add_argument("--region", help="AWS region (default: the profile's)")
-            made.add_argument("--profile", help="AWS profile (default: AWS_PROFILE)")
-        if dry:
-            made.add_argument(
-                "--dry-run", action="store_true", help="show what would be done; ask AWS nothing"
-            )
-        return made
-
+    command = partial(add_command, commands)
     _up_flags(command("up", "make or update a deployment, and wait until it serves"))
     status = command("status", "show what there is, and whether it serves", dry=False)
     status.add_argument("--json", action="store_true", help="as JSON on stdout")
@@ -67,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave role, images, model files and log, for another `up`",
     )
+    add_agent(commands)
     return parser
 
 
@@ -84,7 +78,7 @@ def _up_flags(up: Parser) -> None:
         help="model folder to send to S3 (default: the model in the image)",
     )
     up.add_argument("--instance-type", default="ml.g5.xlarge", help="(default %(default)s)")
-    up.add_argument("--instances", type=_count, default=1, help="how many (default 1)")
+    up.add_argument("--instances", type=count, default=1, help="how many (default 1)")
     up.add_argument(
         "--ami",
         help="InferenceAmiVersion of the host (default: on a GPU the one that streaming needs)",
@@ -102,7 +96,7 @@ def _up_flags(up: Parser) -> None:
         up.add_argument(
             f"--{name}-timeout",
             metavar="SECONDS",
-            type=_timeout,
+            type=seconds(3_600),
             default=600,
             help=f"seconds that {text}, 60 to 3600 (default 600)",
         )
@@ -110,9 +104,9 @@ def _up_flags(up: Parser) -> None:
 
 def _scale_flags(scale: Parser) -> None:
     scale.add_argument("--plan", metavar="FILE", type=Path, help="what `plan --json` wrote")
-    scale.add_argument("--min", type=_count, help="instances at least (default 1)")
-    scale.add_argument("--max", type=_count, help="instances at most")
-    scale.add_argument("--target", type=_count, help="listeners at once for each instance")
+    scale.add_argument("--min", type=count, help="instances at least (default 1)")
+    scale.add_argument("--max", type=count, help="instances at most")
+    scale.add_argument("--target", type=count, help="listeners at once for each instance")
     scale.add_argument(
         "--off", action="store_true", help="take scaling off; the instances stay as they are"
     )
@@ -128,9 +122,9 @@ def _plan_flags(plan: Parser) -> None:
         required=True,
         help="what `utterwire-server bench --json FILE` wrote on such a machine",
     )
-    plan.add_argument("--peak", type=_count, help="listeners at once, at most")
-    plan.add_argument("--min", type=_count, default=1, help="instances at least (default 1)")
-    plan.add_argument("--max", type=_count, help="instances at most (default: as the peak needs)")
+    plan.add_argument("--peak", type=count, help="listeners at once, at most")
+    plan.add_argument("--min", type=count, default=1, help="instances at least (default 1)")
+    plan.add_argument("--max", type=count, help="instances at most (default: as the peak needs)")
     plan.add_argument(
         "--goal-first-byte", type=float, metavar="SECONDS", help="(default: the one of the bench)"
     )
@@ -148,18 +142,6 @@ def _plan_flags(plan: Parser) -> None:
         help="until a new instance runs its container (default 300, not measured)",
     )
     plan.add_argument("--json", metavar="FILE", help="file for the result; - is stdout")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _timeout(text: str) -> int:
-    if not text.isdecimal() or not 60 <= int(text) <= 3_600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not 60 to 3600 seconds")
-    return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,9 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ClientError, BotoCoreError) as error:
         return _complain(values, explained(error))
     except KeyboardInterrupt:
+        program = f"{_PROGRAM} agent" if values.command.startswith("agent ") else _PROGRAM
         stopped = DeployFailed(
             "stopped; what AWS has begun goes on",
-            f"{_PROGRAM} status {values.name} shows how far it is; the same command goes on",
+            f"{program} status {values.name} shows how far it is; the same command goes on",
             status=_INTERRUPTED,
         )
         return _complain(values, stopped)
@@ -211,6 +194,8 @@ def _complain(values: argparse.Namespace, error: DeployFailed) -> int:
 def _run(values: argparse.Namespace) -> int:
     if values.command == "plan":
         return _plan(values)
+    if values.command.startswith("agent "):
+        return run_agent(values)
     from utterwire_server.deploy.account import open_account
     from utterwire_server.deploy.commands import down, scale, status, unscale, up
     from utterwire_server.deploy.deployment import Deployment

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from utterwire_server.deploy.account import Account
 from utterwire_server.deploy.deployment import Deployment
-from utterwire_server.deploy.endpoint import (
-    Endpoint,
-    describe_endpoint,
-    last_log,
-    log_lines,
-    remove_log,
-    wait_in_service,
-)
+from utterwire_server.deploy.endpoint import Endpoint, describe_endpoint, wait_in_service
 from utterwire_server.deploy.failure import DeployFailed
-from utterwire_server.deploy.image import EcrImage, Tool, find_tool, push_image, require_image
+from utterwire_server.deploy.image import (
+    SERVER_DEMANDS,
+    EcrImage,
+    Tool,
+    find_tool,
+    push_image,
+    require_image,
+)
+from utterwire_server.deploy.log import last_log, log_lines, remove_log
 from utterwire_server.deploy.scaling import Scaling
 from utterwire_server.deploy.stack import Stack
 from utterwire_server.deploy.template import ENDPOINT, FOUNDATION, SCALING
@@ -96,7 +97,7 @@ def up(
     :raises DeployFailed: if it does not come to that.
     """
     # What can be found out here is found out before anything is made there.
-    local = None if wanted.image_uri is not None else find_tool(wanted.image, tools)
+    local = None if wanted.image_uri is not None else find_tool(wanted.image, SERVER_DEMANDS, tools)
     if wanted.model_dir is not None:
         weights_prefix(wanted.model_dir)
     watch.say(f"as {account.identity()}, in {account.region}")
@@ -138,7 +139,7 @@ def up(
         if paused:
             scaling.put(SCALING, scaled)
         raise DeployFailed(
-            error.problem, error.next_step, details=log_lines(account, deployment)
+            error.problem, error.next_step, details=log_lines(account, deployment.log_group)
         ) from None
     except BaseException:
         if paused:
@@ -185,7 +186,7 @@ def status(account: Account, watch: Watch, deployment: Deployment) -> tuple[bool
         )
     serves = endpoint is not None and endpoint.status == "InService"
     if endpoint is not None:
-        log = last_log(account, deployment, lines=0 if serves else 12)
+        log = last_log(account, deployment.log_group, lines=0 if serves else 12)
         lines += () if log is None else log.shown()
     return serves, lines
 
@@ -233,7 +234,7 @@ def down(account: Account, watch: Watch, deployment: Deployment, *, keep: bool =
     if bucket is not None:
         empty_bucket(account, watch, bucket)
     removed |= foundation.delete()
-    return remove_log(account, deployment) or removed
+    return remove_log(account, deployment.log_group) or removed
 
 
 def shown(deployment: Deployment, wanted: Wanted) -> Iterator[str]:

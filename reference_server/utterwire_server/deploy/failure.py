@@ -34,7 +34,7 @@ _REASONS: Final[Mapping[str, str]] = {
         "have the action that it names allowed (DEPLOY.md lists what each command needs)"
     ),
     r"ResourceLimitExceeded|service limit|quota": (
-        "ask for more in the Service Quotas console, or take another --instance-type or region"
+        "ask for more in the Service Quotas console, or take another region or --instance-type"
     ),
     r"InsufficientInstanceCapacity|insufficient capacity|Unable to provision": (
         "AWS has no such instance free: try again later, or another --instance-type or region"
@@ -42,6 +42,14 @@ _REASONS: Final[Mapping[str, str]] = {
     r"ping health check|did not pass the": (
         "the container did not become ready: read its log; a larger --startup-timeout gives it more"
         " time"
+    ),
+    r"architecture|arm64": (
+        "build the image for that processor: docker build --platform linux/arm64 for an agent,"
+        " linux/amd64 for an endpoint"
+    ),
+    r"already exists": "take another NAME, or remove what has it, then run the same command again",
+    r"role validation|assume the role|cannot be assumed": (
+        "run the same command again: AWS takes a moment to know a new role"
     ),
     r"image.*(does not exist|not found)|Failed to pull": (
         "push the image again: utterwire-deploy up without --image-uri"

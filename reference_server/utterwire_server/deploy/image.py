@@ -22,8 +22,11 @@ from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.deploy.watch import Watch
 
 __all__ = [
+    "AGENT_DEMANDS",
     "LABEL",
+    "SERVER_DEMANDS",
     "TOOLS",
+    "Demands",
     "EcrImage",
     "Image",
     "Login",
@@ -156,14 +159,61 @@ class Image:
         return cls(name, digest, str(one.get("Architecture", "")), labels)
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a service asks of an image that it is to run.
+
+    :param service: its name.
+    :param architecture: as container tools name it.
+    :param label: that has to be ``true``, and what nobody could do without it; empty for none.
+    :param dockerfile: by which such an image is built, from the root of the repository.
+    """
+
+    service: str
+    architecture: str
+    label: str
+    dockerfile: str
+
+    def check(self, image: Image) -> None:
+        """Look whether an image meets them.
+
+        :raises DeployFailed: if it does not.
+        """
+        if self.label and image.labels.get(self.label) != "true":
+            raise DeployFailed(
+                f"image {image.name} has no label {self.label}=true, so that nobody could stream"
+                " with it",
+                f"build it from {self.dockerfile}, or add the label",
+            )
+        if image.architecture not in ("", self.architecture):
+            raise DeployFailed(
+                f"image {image.name} is for {image.architecture}, and {self.service} runs"
+                f" {self.architecture}",
+                f"build it with --platform linux/{self.architecture}",
+            )
+
+    def build(self, name: str) -> str:
+        """What to say to a tool after ``build``."""
+        platform = "" if self.architecture == "amd64" else f"--platform linux/{self.architecture} "
+        engine = "--build-arg ENGINE=kokoro-torch " if name.endswith(":cuda") else ""
+        return f"{platform}-f {self.dockerfile} {engine}-t {name} ."
+
+
+#: Instances of SageMaker AI on which Kokoro runs have x86 processors.
+SERVER_DEMANDS: Final = Demands("SageMaker AI", "amd64", LABEL, "reference_server/Dockerfile")
+#: AgentCore's contract of containers: ARM64 only (AWS's guide, "HTTP protocol contract").
+AGENT_DEMANDS: Final = Demands("AgentCore", "arm64", "", "examples/agentcore/Dockerfile")
+
 #: In the order in which they are tried.
 TOOLS: Final = ("docker", "podman", "buildah")
 
 
-def find_tool(name: str, tools: Sequence[Tool] | None = None) -> tuple[Tool, Image]:
+def find_tool(
+    name: str, demands: Demands, tools: Sequence[Tool] | None = None
+) -> tuple[Tool, Image]:
     """The first tool that has an image of this name, and the image.
 
-    :raises DeployFailed: if none has, or the image is not one that SageMaker AI can stream with.
+    :raises DeployFailed: if none has, or the image is not what the service asks for.
     """
     tools = [Tool(each) for each in TOOLS] if tools is None else tools
     working = [tool for tool in tools if tool.working()]
@@ -175,27 +225,13 @@ def find_tool(name: str, tools: Sequence[Tool] | None = None) -> tuple[Tool, Ima
     for tool in working:
         image = tool.image(name)
         if image is not None:
-            _check(image)
+            demands.check(image)
             return tool, image
-    engine = "--build-arg ENGINE=kokoro-torch " if name.endswith(":cuda") else ""
     raise DeployFailed(
         f"image {name} is missing: {', '.join(tool.name for tool in working)} does not have it",
-        f"build it: {working[0].name} build -f reference_server/Dockerfile {engine}-t {name} ."
-        " (DEPLOY.md), or name another with --image",
+        f"build it: {working[0].name} build {demands.build(name)} (DEPLOY.md), or name another"
+        " with --image",
     )
-
-
-def _check(image: Image) -> None:
-    if image.labels.get(LABEL) != "true":
-        raise DeployFailed(
-            f"image {image.name} has no label {LABEL}=true, so that nobody could stream with it",
-            "build it from reference_server/Dockerfile, or add the label",
-        )
-    if image.architecture not in ("", "amd64"):
-        raise DeployFailed(
-            f"image {image.name} is for {image.architecture}, and the instances are amd64",
-            "build it with --platform linux/amd64",
-        )
 
 
 def push_image(account: Account, watch: Watch, tool: Tool, image: Image, repository: str) -> str:
@@ -244,7 +280,7 @@ class EcrImage:
         found = _ECR.fullmatch(uri)
         if found is None:
             raise DeployFailed(
-                f"--image-uri {uri}: SageMaker AI takes images from ECR only",
+                f"--image-uri {uri}: images are taken from ECR only",
                 "give ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME@DIGEST, or --image of this machine",
                 status=2,
             )
@@ -253,7 +289,7 @@ class EcrImage:
 
     @property
     def grant(self) -> str:
-        """Its repository, as the template of the foundation takes it."""
+        """Its repository, as the templates take it."""
         return f"{self.region}:{self.account}:repository/{self.repository}"
 
 
@@ -266,13 +302,12 @@ _ECR: Final = re.compile(
 def require_image(account: Account, uri: str) -> None:
     """Look whether an image is in ECR.
 
-    :raises DeployFailed: if it is not, or not where the endpoint is to be.
+    :raises DeployFailed: if it is not, or not in this region.
     """
     image = EcrImage.parse(uri)
     if image.region != account.region:
         raise DeployFailed(
-            f"--image-uri {uri} is in {image.region}, and the endpoint would be in"
-            f" {account.region}",
+            f"--image-uri {uri} is in {image.region}, and this would be in {account.region}",
             f"push it to {account.region}, or deploy with --region {image.region}",
             status=2,
         )

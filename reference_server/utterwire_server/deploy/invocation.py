@@ -123,9 +123,11 @@ def _told(body: str) -> str:
         return body
 
 
-def write_audio(audio: bytes, out: Path | BinaryIO, format: str | None) -> None:
+def write_audio(audio: bytes, out: Path | BinaryIO, format: str | None, rate: int = _RATE) -> None:
     """Write speech: PCM as a WAV file where it goes to a file ending in ``.wav``, else as it is.
 
+    :param format: of the audio; None for PCM of 16 bits, one channel.
+    :param rate: of PCM, in Hz.
     :raises DeployFailed: if it cannot be written.
     """
     try:
@@ -136,7 +138,7 @@ def write_audio(audio: bytes, out: Path | BinaryIO, format: str | None) -> None:
             with wave.open(str(out), "wb") as file:
                 file.setnchannels(1)
                 file.setsampwidth(2)
-                file.setframerate(_RATE)
+                file.setframerate(rate)
                 file.writeframes(audio)
         else:
             out.write_bytes(audio)

@@ -29,11 +29,15 @@ class Stack:
     """A stack of the account, by its name.
 
     :param watch: is told of each resource.
+    :param program: whose ``status`` and ``down`` are named where something goes wrong.
     """
 
-    def __init__(self, account: Account, watch: Watch, name: str) -> None:
+    def __init__(
+        self, account: Account, watch: Watch, name: str, program: str = "utterwire-deploy"
+    ) -> None:
         self._cloudformation = account.client("cloudformation")
         self._watch = watch
+        self._program = program
         self.name = name
 
     def describe(self) -> dict[str, Any] | None:
@@ -112,7 +116,7 @@ class Stack:
         if status != "DELETE_COMPLETE":
             raise DeployFailed(
                 f"stack {self.name} could not be removed ({status}): {reason}",
-                "correct that, then run utterwire-deploy down again",
+                f"correct that, then run {self._program} down again",
             )
         return True
 
@@ -141,7 +145,7 @@ class Stack:
             raise DeployFailed(
                 f"stack {self.name} could not take an earlier update back ({status})",
                 f"aws cloudformation continue-update-rollback --stack-name {self.name},"
-                " or utterwire-deploy down",
+                f" or {self._program} down",
             )
         return "UPDATE"
 
@@ -149,7 +153,7 @@ class Stack:
         if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
             raise DeployFailed(
                 f"stack {self.name} is busy with an earlier change ({status})",
-                "wait until utterwire-deploy status shows no change in progress, then try again",
+                f"wait until {self._program} status shows no change in progress, then try again",
             )
 
     def _changes(self, change_set: str, stack: str, kind: str) -> list[str] | None:

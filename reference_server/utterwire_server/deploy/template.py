@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
-__all__ = ["ENDPOINT", "FOUNDATION", "SCALING", "TEMPLATES", "Template"]
+__all__ = [
+    "AGENT",
+    "AGENT_IMAGES",
+    "ENDPOINT",
+    "FOUNDATION",
+    "SCALING",
+    "TEMPLATES",
+    "Template",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +41,8 @@ FOUNDATION: Final = Template("foundation", ("CAPABILITY_IAM",))
 ENDPOINT: Final = Template("endpoint")
 #: Scalable target, policies, alarm.
 SCALING: Final = Template("scaling")
-TEMPLATES: Final = (FOUNDATION, ENDPOINT, SCALING)
+#: Repository of an agent's images.
+AGENT_IMAGES: Final = Template("agent-images")
+#: Role, runtime and endpoint of an agent.
+AGENT: Final = Template("agent", ("CAPABILITY_IAM",))
+TEMPLATES: Final = (FOUNDATION, ENDPOINT, SCALING, AGENT_IMAGES, AGENT)
