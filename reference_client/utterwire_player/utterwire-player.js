@@ -96,7 +96,7 @@ export class Prebuffer {
  * `begin`, `end`: the first sample of `id` is rendered, its last was; `frame`, and `audibleAt`, when
  * it leaves the loudspeaker as far as the browser knows. `underrun`, `resumed` {`id`, `seconds`,
  * `frames`}: audio came too late. `skipped` {`id`, `seconds`, `frames`}: the browser went on without
- * asking for audio. `drained`: all was played. `flushed` {`seconds`}. `level`
+ * asking for audio. `drained`: all was played. `flushed` {`seconds`, `frame`}. `level`
  * {`seconds`}: buffered. `samples` {`id`, `samples`, `sampleRate`}: decoded, before it is queued.
  * `prebuffer` {`seconds`}. `rendered` {`frame`, `samples`}: with `record`, what went out.
  */
@@ -315,7 +315,7 @@ export class Player extends Teller {
         this.tell("drained", { frame, ...time });
         break;
       case "flushed":
-        this.tell("flushed", { seconds: seconds(message.dropped), ...time });
+        this.tell("flushed", { frame, seconds: seconds(message.dropped), ...time });
         break;
       case "level":
         this.#read = Math.max(this.#read, message.read);
