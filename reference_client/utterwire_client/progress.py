@@ -12,6 +12,9 @@ __all__ = ["Progress", "TextStream", "printable"]
 # How often a line of its own is written where lines cannot be rewritten, in seconds of audio.
 _LINE_EVERY_S = 10.0
 
+# And of something that takes long, in seconds of time.
+_STEP_EVERY_S = 30.0
+
 # How often a rewritten line is, in seconds of time.
 _REWRITE_EVERY_S = 0.1
 
@@ -47,6 +50,7 @@ class Progress:
         self._requested = False
         self._drawn_at = -1.0
         self._drawn = False
+        self._stepped_at = float("-inf")
         self._next_line_s = _LINE_EVERY_S
         self._start: Start | None = None
         self._bytes = 0
@@ -121,6 +125,17 @@ class Progress:
             told.append(f"real-time factor {self._worked_s / seconds:.3f}")
         place = "played" if where is None else f"in {where}"
         self._line(f"{self.amount()} {place} ({', '.join(told)})")
+
+    def step(self, text: str) -> None:
+        """Where something long stands: the next step takes its place on a terminal; elsewhere it is
+        told now and then."""
+        if self._quiet:
+            return
+        if self._rewrites:
+            self._draw(text)
+        elif self._clock() - self._stepped_at >= _STEP_EVERY_S:
+            self._stepped_at = self._clock()
+            self._write(printable(text))
 
     def note(self, text: str) -> None:
         """A warning or an error: shown also when quiet."""

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -12,10 +11,12 @@ from typing import Any
 from utterwire_client.address import display
 from utterwire_client.chunker import IncrementalSentenceChunker
 from utterwire_client.cli.exit_code import ExitCode, UsageError, exit_code_of
+from utterwire_client.cli.listen import add_listen, agreement, listen
+from utterwire_client.cli.output import write_results
 from utterwire_client.cli.release import release
 from utterwire_client.cli.run import run
 from utterwire_client.cli.where import TRANSPORTS, Where, add_where
-from utterwire_client.errors import PeerViolation, RequestInvalid, UtterwireError
+from utterwire_client.errors import ExtraMissing, PeerViolation, RequestInvalid, UtterwireError
 from utterwire_client.progress import Progress, printable
 from utterwire_client.side_thread import SideThread
 from utterwire_client.text_reader import TextReader
@@ -44,7 +45,7 @@ def add_latency(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--file", type=Path, metavar="PATH", help="speak a file (UTF-8)")
     add_where(command)
-    command.add_argument("--transport", choices=TRANSPORTS, default="websocket")
+    command.add_argument("--transport", choices=TRANSPORTS, help="default: websocket")
     command.add_argument(
         "--rate",
         type=float,
@@ -56,7 +57,6 @@ def add_latency(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--depth",
         type=int,
-        default=3,
         metavar="N",
         help="sentences in flight at most; 1 waits for each (default: 3)",
     )
@@ -70,6 +70,7 @@ def add_latency(command: argparse.ArgumentParser) -> None:
         "--html", metavar="PATH", help="write them as one page, with a picture; - is stdout"
     )
     command.add_argument("-q", "--quiet", action="store_true", help="show no table")
+    add_listen(command)
 
 
 def latency(arguments: argparse.Namespace, progress: Progress) -> int:
@@ -84,12 +85,31 @@ def latency(arguments: argparse.Namespace, progress: Progress) -> int:
         for option in ("json", "html"):
             if getattr(arguments, option) == "-" and sys.stdout is None:
                 raise UsageError(f"stdout is closed: give --{option} FILE")
-        text = None if arguments.text == "-" else _text(arguments)
+        if arguments.compare is not None:
+            return agreement(arguments.compare, quiet=arguments.quiet)
         where = Where.of(arguments)
-    except (UsageError, RequestInvalid) as exc:
+        if arguments.browser:
+            return listen(arguments, where, _whole(arguments), progress)
+        for name in ("repeat", "answers", "way", "chromium"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name} belongs to --browser")
+        text = None if arguments.text == "-" else _text(arguments)
+    except (UsageError, RequestInvalid, ExtraMissing) as exc:
         progress.note(f"utterwire: {exc}")
         return ExitCode.USAGE
+    except BrokenPipeError:
+        return ExitCode.BROKEN_PIPE
+    arguments.transport = arguments.transport or "websocket"
+    arguments.depth = 3 if arguments.depth is None else arguments.depth
     return run(_latency(arguments, where, text, progress))
+
+
+def _whole(arguments: argparse.Namespace) -> str | None:
+    """The text that is given; None if there is none."""
+    if arguments.text == "-":
+        raise UsageError("--browser repeats the text: give it, or --file PATH, and not -")
+    given = arguments.text is not None or arguments.file is not None
+    return _text(arguments) if given else None
 
 
 def _text(arguments: argparse.Namespace) -> str:
@@ -152,7 +172,9 @@ async def _latency(
             raise ValueError("there is nothing to speak in the text")
         thread = SideThread()
         try:
-            await thread.run(lambda: _write(arguments, document))
+            await thread.run(
+                lambda: write_results(arguments, document, page=waterfall_page, table=table)
+            )
         finally:
             thread.stop()
     except asyncio.CancelledError:
@@ -182,37 +204,6 @@ def _endpoint(where: Where) -> dict[str, str]:
     endpoint = where.endpoint
     shown = display(endpoint.url)
     return {"name": shown if endpoint.name == endpoint.url else endpoint.name, "url": shown}
-
-
-def _write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
-    as_json = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    if arguments.json not in (None, "-"):
-        _put(arguments.json, as_json)
-    if arguments.html not in (None, "-"):
-        _put(arguments.html, waterfall_page(document))
-    if arguments.json == "-":
-        out = as_json
-    elif arguments.html == "-":
-        out = waterfall_page(document)
-    else:
-        out = "" if arguments.quiet else table(document)
-    if out and sys.stdout is not None:
-        try:
-            sys.stdout.write(out)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The interpreter would try again as it exits.
-            sys.stdout = None
-            raise
-        except OSError as exc:
-            raise UsageError(f"cannot write to stdout: {exc.strerror or exc}") from None
-
-
-def _put(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as exc:
-        raise UsageError(f"cannot write {path}: {exc.strerror}") from None
 
 
 def table(document: dict[str, Any]) -> str:
