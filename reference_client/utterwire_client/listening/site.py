@@ -134,9 +134,12 @@ class Site:
         more = True
         while more:
             message = await receive()
-            if message["type"] == "http.disconnect" or len(body) > _MOST_BYTES:
+            if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
+            if len(body) > _MOST_BYTES:
+                await _answer(send, 413, b"", {})
+                return
             more = message.get("more_body", False)
         if self._address is None:
             reason = b'{"message": "SageMaker endpoints are listened to by sessions alone"}'
