@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,7 @@ def _endpoint(where: Where) -> dict[str, str]:
     return {"name": shown if endpoint.name == endpoint.url else endpoint.name, "url": shown}
 
 
-def table(document: dict[str, Any]) -> str:
+def table(document: Mapping[str, Any]) -> str:
     """The document as lines for a terminal; times in milliseconds."""
     summary = document["summary"]
     titles = ("#", "ready", "sent", "first byte", "first sound", "heard", "gap", "sentence")
