@@ -154,6 +154,29 @@ def test_windows_join_to_what_the_whole_gives(acoustics: OnnxAcoustics, prepared
 
 
 @real
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_the_memory_of_a_long_sentence_is_given_back(
+    acoustics: OnnxAcoustics, folder: ModelFolder
+) -> None:
+    def resident_mib() -> float:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1_024
+
+    def speak(times: int) -> None:
+        tokens = tokens_of(PHONEMES * times, folder.vocabulary)
+        style = folder.styles("af_heart")[len(tokens) - 1]
+        prepared = acoustics.prepare(tokens, style, 1.0)
+        acoustics.render(prepared, 0, prepared.frames, None)
+
+    speak(1)
+    before = resident_mib()
+    speak(35)
+    # Kept, it was some 500 MiB.
+    assert resident_mib() - before < 200
+
+
+@real
 def test_an_interrupted_call_is_given_up(acoustics: OnnxAcoustics, folder: ModelFolder) -> None:
     tokens = tokens_of(SENTENCES[0], folder.vocabulary)
     prepared = acoustics.prepare(tokens, folder.styles("af_heart")[len(tokens) - 3], 1.0)

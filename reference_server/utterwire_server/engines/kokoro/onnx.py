@@ -166,6 +166,8 @@ class OnnxAcoustics:
         import onnxruntime
 
         options = onnxruntime.RunOptions()
+        # Else what the longest sentence so far took, hundreds of MiB, is kept for good.
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self._running = options
         try:
             made: list[npt.NDArray[Any]] = session.run(names, values, options)
@@ -185,6 +187,8 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # One plan of memory is kept for each shape of inputs, and hardly two sentences have the same.
+    options.enable_mem_pattern = False
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:
