@@ -20,6 +20,8 @@ from utterwire_server.deploy.account import Account
 from utterwire_server.deploy.watch import Watch
 
 REGION = "eu-west-1"
+#: Stands for the stack itself among its resources.
+STACK = "the stack"
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
@@ -121,7 +123,8 @@ class Script:
         return self.answer("cloudformation", "describe_stacks", {"Stacks": [described]})
 
     def events(self, name: str, *events: tuple[str, str, str]) -> Script:
-        """A look at the events: resource, state and reason, the oldest first."""
+        """A look at the events: resource, state and reason, the oldest first; `STACK` for the stack
+        itself."""
         told = [
             {
                 "StackId": arn(name),
@@ -129,7 +132,7 @@ class Script:
                 "StackName": name,
                 "Timestamp": NOW,
                 "LogicalResourceId": resource,
-                "PhysicalResourceId": f"physical-{resource}",
+                "PhysicalResourceId": arn(name) if resource == STACK else f"physical-{resource}",
                 "ResourceStatus": state,
                 "ResourceStatusReason": reason,
             }

@@ -10,6 +10,7 @@ from utterwire_server.deploy.stack import Stack
 from utterwire_server.deploy.template import FOUNDATION, SCALING
 
 NAME = "utterwire-demo-scaling"
+ITSELF = "the stack"
 
 
 @pytest.fixture
@@ -57,6 +58,40 @@ def test_an_update_waits_for_what_it_replaces_to_be_removed(
         f"{NAME}: will replace Target (AWS::Some::Target)",
         f"{NAME}: will remove Quiet (AWS::Some::Quiet)",
     ]
+
+
+def test_the_state_of_before_is_no_result(script: Any, patience: Any, stack: Stack) -> None:
+    """CloudFormation may tell it for a moment after an update has begun."""
+    script.stack(NAME, "UPDATE_COMPLETE").change(NAME, "UPDATE", ("Modify", "Target"))
+    begun = (ITSELF, "UPDATE_IN_PROGRESS", "User Initiated")
+    script.stack(NAME, "UPDATE_COMPLETE").events(NAME)
+    script.stack(NAME, "UPDATE_COMPLETE").events(NAME, begun)
+    script.stack(NAME, "UPDATE_IN_PROGRESS").events(NAME, begun)
+    ended = (ITSELF, "UPDATE_COMPLETE", "")
+    script.stack(NAME, "UPDATE_COMPLETE").events(NAME, begun, ended)
+    assert stack.put(SCALING, {})
+    script.done()
+    assert patience.pauses == 3
+    assert patience.told == [f"{NAME}: will replace Target (AWS::Some::Target)"]
+
+
+def test_a_failure_of_before_is_no_result(script: Any, stack: Stack) -> None:
+    script.stack(NAME, "UPDATE_ROLLBACK_COMPLETE").change(NAME, "UPDATE")
+    script.stack(NAME, "UPDATE_ROLLBACK_COMPLETE").events(NAME)
+    script.stack(NAME, "UPDATE_COMPLETE").events(NAME)
+    assert stack.put(SCALING, {})
+    script.done()
+
+
+def test_a_stack_that_is_about_to_be_removed_is_waited_for(script: Any, stack: Stack) -> None:
+    script.stack(NAME, "DELETE_FAILED").events(NAME)
+    script.answer("cloudformation", "delete_stack")
+    script.stack(NAME, "DELETE_FAILED").events(NAME)
+    failed = [("Bucket", "DELETE_FAILED", "not empty"), (ITSELF, "DELETE_FAILED", "")]
+    script.stack(NAME, "DELETE_FAILED").events(NAME, *failed)
+    with pytest.raises(DeployFailed, match=r"could not be removed .*: Bucket: not empty"):
+        stack.delete()
+    script.done()
 
 
 def test_an_update_that_changes_nothing_leaves_no_change_set(script: Any, stack: Stack) -> None:

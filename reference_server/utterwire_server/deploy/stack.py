@@ -68,7 +68,7 @@ class Stack:
         :raises DeployFailed: if it is busy, or the change fails; CloudFormation then takes back
             what it had done.
         """
-        kind = self._kind()
+        kind, before = self._kind()
         change_set = f"utterwire-{secrets.token_hex(6)}"
         made = self._cloudformation.create_change_set(
             StackName=self.name,
@@ -91,7 +91,7 @@ class Stack:
             self._watch.say(f"{self.name}: will {change}")
         seen = {event["EventId"] for event in self._events(stack)}
         self._cloudformation.execute_change_set(ChangeSetName=change_set, StackName=stack)
-        status, reason = self._follow(stack, seen)
+        status, reason = self._follow(stack, seen, before)
         if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             raise DeployFailed(
                 f"stack {self.name} was taken back ({status}): {reason}", step_for(reason)
@@ -112,7 +112,7 @@ class Stack:
         self._watch.say(f"{self.name}: removing")
         seen = {event["EventId"] for event in self._events(stack)}
         self._cloudformation.delete_stack(StackName=stack)
-        status, reason = self._follow(stack, seen)
+        status, reason = self._follow(stack, seen, status)
         if status != "DELETE_COMPLETE":
             raise DeployFailed(
                 f"stack {self.name} could not be removed ({status}): {reason}",
@@ -131,15 +131,15 @@ class Stack:
             raise
         return None if found["StackStatus"] == "DELETE_COMPLETE" else found
 
-    def _kind(self) -> str:
-        """CREATE or UPDATE, after what hinders has been removed."""
+    def _kind(self) -> tuple[str, str | None]:
+        """CREATE or UPDATE, after what hinders has been removed, and the state before it."""
         status = self.status
         if status is None or status == "REVIEW_IN_PROGRESS":
-            return "CREATE"
+            return "CREATE", status
         if status in _REMAINS:
             self._watch.say(f"{self.name}: removing what is left of an earlier try ({status})")
             self.delete()
-            return "CREATE"
+            return "CREATE", None
         self._refuse_if_busy(status)
         if status == "UPDATE_ROLLBACK_FAILED":
             raise DeployFailed(
@@ -147,7 +147,7 @@ class Stack:
                 f"aws cloudformation continue-update-rollback --stack-name {self.name},"
                 f" or {self._program} down",
             )
-        return "UPDATE"
+        return "UPDATE", status
 
     def _refuse_if_busy(self, status: str) -> None:
         if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
@@ -183,18 +183,26 @@ class Stack:
         for page in pages.paginate(StackName=stack):
             yield from page["StackEvents"]
 
-    def _follow(self, stack: str, seen: set[str]) -> tuple[str, str]:
+    def _follow(self, stack: str, seen: set[str], before: str | None) -> tuple[str, str]:
         """Tell each resource's progress until the stack rests: its state, and the first reason
-        for a failure."""
+        for a failure.
+
+        CloudFormation may answer with the state of ``before`` for a moment yet: that one counts
+        only where an event says that the stack has come to it again.
+        """
         first_failure = ""
+        told = ""
         while True:
             # Asked first: what happened before the end is then among the events.
             found = self._describe(stack)
             status = "DELETE_COMPLETE" if found is None else str(found["StackStatus"])
             for event in self._unseen(stack, seen):
                 first_failure = first_failure or _failure(event)
-                self._tell(event)
-            if not status.endswith("_IN_PROGRESS"):
+                if _of_stack(event):
+                    told = event["ResourceStatus"]
+                else:
+                    self._tell(event)
+            if not status.endswith("_IN_PROGRESS") and (status != before or status == told):
                 reason = first_failure or (found or {}).get("StackStatusReason", "")
                 return status, reason or "no reason was given"
             self._watch.pause()
@@ -210,11 +218,14 @@ class Stack:
         return fresh[::-1]
 
     def _tell(self, event: Mapping[str, Any]) -> None:
-        if event.get("PhysicalResourceId") == event["StackId"]:
-            return
         reason = event.get("ResourceStatusReason", "")
         why = f": {' '.join(reason.split())}" if reason else ""
         self._watch.say(f"{self.name}: {event['LogicalResourceId']} {event['ResourceStatus']}{why}")
+
+
+def _of_stack(event: Mapping[str, Any]) -> bool:
+    """Whether an event is about the stack itself, not about one of its resources."""
+    return bool(event.get("PhysicalResourceId") == event["StackId"])
 
 
 def _failure(event: Mapping[str, Any]) -> str:
