@@ -144,6 +144,40 @@ def test_another_instance_type_takes_scaling_off_meanwhile(
         assert "try again later" in next_step
 
 
+@pytest.mark.parametrize("how", ["by AWS", "by the stack"])
+def test_scaling_that_is_not_put_back_hides_nothing(
+    how: str,
+    script: Any,
+    patience: Any,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun(script, before="CREATE_COMPLETE")
+    type_ = [{"ParameterKey": "InstanceType", "ParameterValue": "ml.g5.2xlarge"}]
+    script.stack(SCALING, "CREATE_COMPLETE", Parameters=scaled())
+    script.stack(ENDPOINT, "CREATE_COMPLETE", Parameters=type_)
+    script.removed(SCALING)
+    script.stack(ENDPOINT, "CREATE_COMPLETE").change(ENDPOINT, "UPDATE")
+    script.stack(ENDPOINT, "UPDATE_ROLLBACK_COMPLETE")
+    script.events(ENDPOINT, ("Endpoint", "UPDATE_FAILED", "no InsufficientInstanceCapacity"))
+    script.stack(SCALING, None)
+    if how == "by AWS":
+        script.refuse("cloudformation", "create_change_set", "ExpiredToken", "old")
+        second = "the AWS credentials have expired (CreateChangeSet)"
+    else:
+        script.change(SCALING, "CREATE").stack(SCALING, "ROLLBACK_COMPLETE")
+        script.events(SCALING, ("Target", "CREATE_FAILED", "for a reason"))
+        second = f"stack {SCALING} was taken back (ROLLBACK_COMPLETE): Target: for a reason"
+    script.log("listening")
+    assert command(*UP) == 1
+    script.done()
+    problem, _, _ = one_line(capsys, "up")
+    assert "was taken back (UPDATE_ROLLBACK_COMPLETE): Endpoint" in problem
+    by_hand, why = patience.told[-2:]
+    assert by_hand.endswith(": utterwire-deploy scale demo --min 1 --max 4 --target 6")
+    assert why == f"scaling was not put back: {second}"
+
+
 def test_who_breaks_off_meanwhile_is_told_how_to_scale_as_before(
     script: Any, patience: Any, command: Callable[..., int]
 ) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from utterwire_server.deploy.account import Account
+from utterwire_server.deploy.aws_error import explained
 from utterwire_server.deploy.deployment import Deployment
 from utterwire_server.deploy.endpoint import Endpoint, describe_endpoint, wait_in_service
 from utterwire_server.deploy.failure import DeployFailed
@@ -135,9 +138,15 @@ def up(
     try:
         stack.put(ENDPOINT, parameters)
     except DeployFailed as error:
-        # What was taken back serves again, and is to be scaled as before.
+        # What was taken back serves again, and is to be scaled as before. What went wrong first is
+        # what has to be told.
         if paused:
-            scaling.put(SCALING, scaled)
+            try:
+                _put_back(watch, deployment, scaling, scaled)
+            except DeployFailed as second:
+                watch.say(f"scaling was not put back: {second.problem}")
+            except (ClientError, BotoCoreError) as second:
+                watch.say(f"scaling was not put back: {explained(second).problem}")
         raise DeployFailed(
             error.problem, error.next_step, details=log_lines(account, deployment.log_group)
         ) from None
@@ -146,8 +155,19 @@ def up(
             watch.say(f"scaling is off; once the endpoint serves: {_by_hand(deployment, scaled)}")
         raise
     if paused:
-        scaling.put(SCALING, scaled)
+        _put_back(watch, deployment, scaling, scaled)
     return wait_in_service(account, watch, deployment)
+
+
+def _put_back(
+    watch: Watch, deployment: Deployment, scaling: Stack, scaled: Mapping[str, str]
+) -> None:
+    """Scale as before; whatever hinders that, people learn how to do it."""
+    try:
+        scaling.put(SCALING, scaled)
+    except BaseException:
+        watch.say(f"scaling is off; once the endpoint serves: {_by_hand(deployment, scaled)}")
+        raise
 
 
 def _by_hand(deployment: Deployment, scaled: Mapping[str, str]) -> str:
