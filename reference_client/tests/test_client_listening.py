@@ -668,7 +668,9 @@ class Listener:
         self.answers: dict[str, Any] = {}
 
     @asynccontextmanager
-    async def open(self, program: Path, address: str) -> AsyncIterator["Listener"]:
+    async def open(
+        self, program: Path, address: str, *, trace: Path | None
+    ) -> AsyncIterator["Listener"]:
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             assert (await client.get(address)).status_code == 200
         yield self

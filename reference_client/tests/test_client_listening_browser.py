@@ -48,11 +48,13 @@ def measured(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "answers.toml").write_text(ANSWERS, encoding="utf-8")
     options = ["--answers", "answers.toml", "--repeat", "1", "--json", "a.json", "--rate", "200"]
+    options += ["--trace", "trace.json"]
     url = reference_program(0.05)
     code = main(["latency", "--browser", "--url", url, *options, "--html", "a.html"])
     out, err = capsys.readouterr()
     assert code == ExitCode.DONE, err
     assert "8 of 8 runs" in out
+    assert json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     document: dict[str, Any] = json.loads((tmp_path / "a.json").read_text("utf-8"))
     return document
 

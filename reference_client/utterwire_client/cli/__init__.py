@@ -77,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
             "when it would have been heard, and gaps. First byte: request sent to first audio "
             "chunk. First sound: the same, and the silence that the audio begins with. Heard: it "
             "left the player's clock. Gap: silence before a sentence because it was late.",
-            epilog="Exit status: as for `say`.",
+            epilog="Exit status: as for `say`. With --browser it is 1, too, if a run failed; with "
+            "--compare, if medians lie further apart.",
             allow_abbrev=False,
         )
     )

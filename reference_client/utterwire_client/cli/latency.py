@@ -90,7 +90,7 @@ def latency(arguments: argparse.Namespace, progress: Progress) -> int:
         where = Where.of(arguments)
         if arguments.browser:
             return listen(arguments, where, _whole(arguments), progress)
-        for name in ("repeat", "answers", "way", "chromium"):
+        for name in ("repeat", "answers", "way", "chromium", "trace"):
             if getattr(arguments, name) is not None:
                 raise UsageError(f"--{name} belongs to --browser")
         text = None if arguments.text == "-" else _text(arguments)

@@ -71,6 +71,12 @@ def add_listen(command: argparse.ArgumentParser) -> None:
         help="the browser (default: $UTTERWIRE_CHROMIUM, else chromium or google-chrome)",
     )
     browser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="PATH",
+        help="keep what the browser does, for ui.perfetto.dev; it gets large: repeat little",
+    )
+    browser.add_argument(
         "--compare",
         nargs="+",
         type=Path,
@@ -137,7 +143,10 @@ async def _listen(
         async with where.connect():
             pass
         site = Site(endpoint)
-        async with site.served() as address, Chromium.open(program, address) as chromium:
+        async with (
+            site.served() as address,
+            Chromium.open(program, address, trace=arguments.trace) as chromium,
+        ):
             browser = chromium.described
             silence_s = endpoint.first_byte_s or _SILENCE_S
             ask = partial(chromium.listen, rate=rate, voice=voice, silence_s=silence_s)

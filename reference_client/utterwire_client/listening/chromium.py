@@ -33,6 +33,15 @@ _OPTIONS: Final = (
     "--disable-sync",
     "--no-first-run",
 )
+#: What is told of by a trace: threads and their tasks, the audio thread, the page's scripts.
+_TRACED: Final = (
+    "toplevel",
+    "audio",
+    "webaudio",
+    "devtools.timeline",
+    "v8.execute",
+    "blink.user_timing",
+)
 _START_MS: Final = 60_000
 
 
@@ -72,8 +81,11 @@ class Chromium:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, program: Path, address: str) -> AsyncIterator[Chromium]:
-        """Start it, and click. Raises :class:`BrowserFailed`, :class:`ExtraMissing`."""
+    async def open(
+        cls, program: Path, address: str, *, trace: Path | None = None
+    ) -> AsyncIterator[Chromium]:
+        """Start it, and click; what it does from then on is kept in the file ``trace``. Raises
+        :class:`BrowserFailed`, :class:`ExtraMissing`."""
         api = import_extra("playwright.async_api")
         try:
             async with api.async_playwright() as playwright:
@@ -89,7 +101,11 @@ class Chromium:
                     sound = await page.get_attribute("body", "data-sound")
                     if sound != "running":
                         raise BrowserFailed(f"{program.name} makes no sound: {sound}")
+                    if trace is not None:
+                        await browser.start_tracing(page=page, path=trace, categories=[*_TRACED])
                     yield cls(page, browser.version, await page.evaluate("window.browser()"))
+                    if trace is not None:
+                        await browser.stop_tracing()
                 finally:
                     # It may have ended by itself, by the same signal as this.
                     with suppress(api.Error):

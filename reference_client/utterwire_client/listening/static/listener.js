@@ -28,30 +28,39 @@ async function speechBy(transport, silenceMs) {
   let speech = speeches.get(transport);
   if (speech?.isAlive) return speech;
   if (transport === "sse") {
-    speech = new RequestSpeech(new URL("invocations", document.baseURI).href, player, { events: true });
+    const url = new URL("invocations", document.baseURI).href;
+    speech = new RequestSpeech(url, player, { events: true });
   } else {
     const url = new URL("session", document.baseURI);
     url.protocol = "ws:";
-    const socket = new WebSocket(url);
-    speech = new SocketSpeech(socket, player);
-    await new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error("the endpoint opens no session")), silenceMs);
-      speech.addEventListener("open", resolve);
-      speech.addEventListener("closed", ({ detail: { code, reason } }) => {
-        clearTimeout(timer);
-        reject(new Error(reason || `no session can be opened (code ${code})`));
-      });
-    });
-    // A relay accepts before it knows whether it gets through; what then goes wrong is told below.
+    speech = new SocketSpeech(new WebSocket(url), player);
+    try {
+      await opened(speech, silenceMs);
+    } catch (error) {
+      speech.close();
+      throw error;
+    }
   }
   speeches.set(transport, speech);
   return speech;
 }
 
+function opened(speech, silenceMs) {
+  let timer = null;
+  return new Promise((resolve, reject) => {
+    timer = setTimeout(() => reject(new Error("the endpoint opens no session")), silenceMs);
+    speech.addEventListener("open", resolve);
+    speech.addEventListener("closed", ({ detail: { code, reason } }) =>
+      reject(new Error(reason || `no session can be opened (code ${code})`)));
+  }).finally(() => clearTimeout(timer));
+}
+
 function drop(transport) {
-  speeches.get(transport)?.close();
+  const speech = speeches.get(transport);
   speeches.delete(transport);
-  player.flush();
+  // The endpoint is not to work on for nobody, beside what is measured next.
+  speech.interrupt();
+  speech.close();
 }
 
 /** Keeps what the player is given, renders and tells, from now on until `stop`. */
