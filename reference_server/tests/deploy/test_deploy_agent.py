@@ -392,6 +392,7 @@ def test_a_dry_run_of_down(
         (["agent", "up", "demo", "--url", "wss://u:p@h"], "is no address of an endpoint"),
         (["agent", "up", "demo", "--url", "wss://h", "--model", "arn:aws:x"], "no id of Amazon"),
         (["agent", "up", "demo", "--url", "wss://h", "--model", "a b"], "is no id of Amazon"),
+        (["agent", "up", "demo", "--url", "wss://h", "--model", "a" * 121], "is no id of Amazon"),
         (["agent", "up", "demo", "--url", "wss://h", "--image-uri", "x"], "from ECR only"),
         (["agent", "up", "demo", "--endpoint", "a", "--idle-timeout", "9"], "60 to 28800 seconds"),
         (["agent", "up", "a_b", "--endpoint", "a"], "'a_b' cannot be the name of an agent"),

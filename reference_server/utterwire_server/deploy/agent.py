@@ -31,7 +31,8 @@ __all__ = ["PROGRAM", "WantedAgent", "agent_stack", "down", "shown", "status", "
 #: How people call this.
 PROGRAM: Final = "utterwire-deploy agent"
 
-_MODEL: Final = re.compile(r"(?!arn:)[a-zA-Z0-9][a-zA-Z0-9.:_-]{0,199}")
+# A policy has its name, which IAM bounds at 128 characters.
+_MODEL: Final = re.compile(r"(?!arn:)[a-zA-Z0-9][a-zA-Z0-9.:_-]{0,119}")
 # Geographies of Bedrock's own inference profiles, such as `eu.` and `us-gov.`; no maker of models
 # has a name of two letters.
 _GEOGRAPHY: Final = re.compile(r"^(?:[a-z]{2}(?:-gov)?|apac|global)\.")

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from urllib3.exceptions import HTTPError as TransportError
 
 from utterwire_server.deploy.account import Account
@@ -92,7 +92,7 @@ def ask(
         raise _broken(agent, str(error)) from None
     finally:
         # Else it is charged for until its idle time is over, as it is if this fails.
-        with contextlib.suppress(ClientError, HTTPClientError):
+        with contextlib.suppress(ClientError, BotoCoreError, TransportError):
             client.stop_runtime_session(**session)
     raise _broken(agent, answer.unheard or "the stream ended before the answer did")
 
