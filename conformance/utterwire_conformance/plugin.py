@@ -394,6 +394,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a project asks of its own tests is nothing to the endpoint's: no warning of some
     # library may fail a requirement. The last line counts.
     config.addinivalue_line("filterwarnings", "default")
+    # Nor is it of interest that plugins which a project configures are not installed here.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:Unknown config option:pytest.PytestConfigWarning"
+    )
     run.interruption.begin()
     if config.getoption("tbstyle", "auto") == "auto":
         # The summary below says all of it, and more.
