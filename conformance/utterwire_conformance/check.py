@@ -125,6 +125,23 @@ def settle(found: Iterable[Judgement], evidence: Sequence[Account], otherwise: s
     return not_exercised(reasons[0] if reasons else otherwise)
 
 
+def _told(
+    evidence: Sequence[Account],
+    units: Callable[[Account], Iterable[_Unit]],
+    find: Callable[[_Unit], Iterator[Judgement]],
+) -> Iterator[Judgement]:
+    """What is found, with where it was; of what passed only the first, which speaks for all."""
+    has_passed = False
+    for account in evidence:
+        for unit in units(account):
+            for judgement in find(unit):
+                if judgement.verdict is Verdict.PASS:
+                    if has_passed:
+                        continue
+                    has_passed = True
+                yield replace(judgement, scenarios=(account.scenario,))
+
+
 def on_each(
     units: Callable[[Account], Iterable[_Unit]], otherwise: str
 ) -> Callable[[Callable[[_Unit], Iterator[Judgement]]], Judge]:
@@ -135,13 +152,7 @@ def on_each(
 
     def build(find: Callable[[_Unit], Iterator[Judgement]]) -> Judge:
         def judge(evidence: Sequence[Account]) -> Judgement:
-            found = (
-                replace(judgement, scenarios=(account.scenario,))
-                for account in evidence
-                for unit in units(account)
-                for judgement in find(unit)
-            )
-            return settle(found, evidence, otherwise)
+            return settle(_told(evidence, units, find), evidence, otherwise)
 
         judge.__doc__ = find.__doc__
         judge.__name__ = find.__name__

@@ -71,13 +71,13 @@ def classify(data: bytes, kind: FrameKind = "binary") -> Reading:
 
     A text frame is control whatever it holds; `fields` is then None if it is not an object.
     """
+    if kind != "text" and (not data or data[0] != _OPENING):
+        return Reading("audio", None, "it does not begin with 0x7B")
     document, why = _read(data)
     value = integral(document.value) if document is not None else None
     fields = value if isinstance(value, dict) else None
     if kind == "text":
         return Reading("control", fields, why or "a text frame is control")
-    if not data or data[0] != _OPENING:
-        return Reading("audio", None, "it does not begin with 0x7B")
     if document is None:
         return Reading("audio", None, why)
     if fields is None:  # pragma: no cover - what begins with 0x7B and parses is an object

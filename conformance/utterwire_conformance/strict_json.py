@@ -17,6 +17,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 __all__ = [
@@ -64,6 +65,9 @@ _CLEAR: Final = r'"[^"\\\x00-\x1f\ud800-\udfff]*+"'
 _SHORT: Final = r"-?(?:0|[1-9][0-9]{0,7}+)(?:\.[0-9]{1,9}+)?+"
 _MEMBER: Final = f"{_GAP}{_CLEAR}{_GAP}:{_GAP}(?:{_CLEAR}|{_SHORT}|true|false|null){_GAP}"
 _UNDOUBTED: Final = re.compile(rf"{_GAP}\{{{_MEMBER}(?:,{_MEMBER})*+\}}{_GAP}")
+# What is read again soon, within a few dozen megabytes.
+_KEPT: Final = 8_192
+_KEPT_BYTES: Final = 1_024
 _LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _BOM: Final = "\ufeff"
 
@@ -125,10 +129,16 @@ def has_lone_surrogate(text: str) -> bool:
 def parse(data: bytes | str) -> Document:
     """Read one JSON value, white space around it allowed.
 
+    What comes back is shared by all who ask for the same bytes: nobody may change it.
+
     Raises:
         NotUtf8: `data` is bytes and not strict UTF-8.
         NotJson: the text is not exactly one JSON value.
     """
+    return _kept(data) if isinstance(data, bytes) and len(data) <= _KEPT_BYTES else _parse(data)
+
+
+def _parse(data: bytes | str) -> Document:
     if isinstance(data, bytes):
         try:
             text = data.decode("utf-8", "strict")
@@ -137,6 +147,10 @@ def parse(data: bytes | str) -> Document:
     else:
         text = data
     return _undoubted(text) or _Reader(text).document()
+
+
+# Each message is read by the driver, by those who judge and by the oracle, and by a proxy.
+_kept = lru_cache(maxsize=_KEPT)(_parse)
 
 
 def _undoubted(text: str) -> Document | None:

@@ -6,9 +6,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from utterwire_schemas import validator
-
 from utterwire_conformance.check import Account, check, on_sessions, settle
+from utterwire_conformance.control_schema import satisfies_schema
 from utterwire_conformance.dialogue import Chunk, Dialogue, Utterance
 from utterwire_conformance.verdict import Judgement, fail, not_exercised, passed
 
@@ -133,7 +132,7 @@ def chunk_size(dialogue: Dialogue) -> Iterator[Judgement]:
 
 
 def _is_good_control(chunk: Chunk) -> bool:
-    return chunk.is_control and validator("control-message").is_valid(dict(chunk.fields))
+    return chunk.is_control and satisfies_schema(chunk.data)
 
 
 def spells_json(dialogue: Dialogue, *, encoded: bool) -> Iterator[Judgement]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from utterwire_schemas import ERROR_CODES, validator
+from utterwire_schemas import ERROR_CODES
 
 from utterwire_conformance.claims import EndpointClaims
 from utterwire_conformance.classification import (
@@ -26,6 +26,7 @@ from utterwire_conformance.client_message import (
     is_nothing_to_speak,
     read_client_message,
 )
+from utterwire_conformance.control_schema import satisfies_schema
 
 from . import blame
 from .marks import Words
@@ -227,7 +228,7 @@ class Oracle:
         if fields is None or reading.type is None:
             self._blind = True
             return
-        self._control(reading.type, dict(fields), t)
+        self._control(reading.type, data, dict(fields), t)
 
     def closed(self, code: int | None, t: float | None = None) -> None:
         """The endpoint sent a close frame."""
@@ -306,11 +307,10 @@ class Oracle:
 
     # --- Control messages ----------------------------------------------------------------------
 
-    def _control(self, kind: str, fields: dict[str, Any], t: float | None) -> None:
+    def _control(self, kind: str, data: bytes, fields: dict[str, Any], t: float | None) -> None:
         if kind.startswith("x_"):
             return
-        rules = validator("control-message")
-        valid = rules.is_valid({"type": kind, **fields})
+        valid = satisfies_schema(data)
         if not valid:
             self._found("control.schema", f"`{kind}` does not satisfy its schema")
         if kind == "session_closed":
