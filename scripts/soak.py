@@ -6,12 +6,13 @@
 
 What stands after ``--`` goes to the server, which runs in a process of its own. Clients by
 WebSocket and by HTTP listen, cancel, break off, stop reading, and send what is no request; the
-server's memory, open files, threads and gauges are looked at all the while. At the end, when
-everybody has left:
+server's memory, open files, threads and gauges are looked at all the while. Eight times in
+between all clients end what they are at, and the server is looked at when it has nothing to do:
+what it holds then is not in use, but kept. So at those times and at the end, when all have left:
 
 - the clients saw every accepted utterance end exactly once, and so did the server;
 - no task, stream, place in the queue, session or file is left that was not there at the beginning;
-- in the last third of the run the memory stayed within 2 % (said, and judged from 5 minutes on).
+- in the last third of the run the memory at rest stayed within 2 % (judged from 5 minutes on).
 
 The result is written again at each look, so that a run that is broken off (Ctrl-C) leaves what it
 has seen. Exits 0 if all of that holds, 1 if not, 2 if there was no run.
@@ -27,7 +28,6 @@ import json
 import os
 import random
 import re
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -45,6 +45,9 @@ __all__ = ["Soak", "judge", "main"]
 
 LIBRARIES = ("httpx", "numpy", "starlette", "uvicorn", "websockets")
 LOOK_S = 2.0
+RESTS = 8
+#: A rest takes as long as the slowest client; more often, there would be little load.
+REST_LEAST_S = 20.0
 #: By then the server has given up whoever does not read, and whoever does not go.
 QUIET_S = 20.0
 MEMORY_SPREAD = 0.02
@@ -80,7 +83,11 @@ class Soak:
     done: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     looks: list[dict[str, float]] = field(default_factory=list)
+    rests: list[dict[str, float]] = field(default_factory=list)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    going: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: int = 0
 
     def session(self, **options: Any) -> connect:
         """A session, to be awaited or entered."""
@@ -226,9 +233,11 @@ class Soak:
             self.converse, self.converse, self.converse, self.break_off, self.interrupt,
             self.stall, self.request, self.request, self.request_and_leave,
         ]  # fmt: skip
-        while not self.stopping.is_set():
+        while await self.going.wait() and not self.stopping.is_set():
             way = self.chance.choice(ways)
             name = getattr(way, "__name__", "?")
+            self.busy += 1
+            self.idle.clear()
             try:
                 async with asyncio.timeout(self.patience_s):
                     await way()
@@ -239,6 +248,10 @@ class Soak:
                     self.fault(f"{name}: {error}")
             except Exception as error:
                 self.fault(f"{name}: {type(error).__name__}: {error}"[:300])
+            finally:
+                self.busy -= 1
+                if not self.busy:
+                    self.idle.set()
 
     # What is seen of the server
 
@@ -260,6 +273,14 @@ class Soak:
                 elif name.startswith(("accepted_total", "utterances_total")):
                     total = name.partition("_total")[0]
                     seen[total] = seen.get(total, 0.0) + float(value)
+        return seen
+
+    async def rest(self) -> dict[str, float]:
+        """What the server holds when each client has ended what it was at, and none goes on."""
+        self.going.clear()
+        await self.idle.wait()
+        seen = await self.quiet()
+        self.going.set()
         return seen
 
     async def quiet(self) -> dict[str, float]:
@@ -287,21 +308,22 @@ def left_behind(before: dict[str, float], after: dict[str, float]) -> list[str]:
     return left
 
 
-def judge(looks: list[dict[str, float]], after: dict[str, float] | None) -> dict[str, Any]:
+def judge(
+    looks: list[dict[str, float]], rests: list[dict[str, float]], after: dict[str, float] | None
+) -> dict[str, Any]:
     """The verdicts on what was seen; ``after`` is None for a run that was broken off."""
-    third = [look["rss_mib"] for look in looks[-max(2, len(looks) // 3) :]]
-    # The median of a few looks: an allocator gives back late, and no single look is a trend.
-    size = max(1, len(third) // 6)
-    smooth = [statistics.median(third[at : at + size]) for at in range(0, len(third), size)]
-    spread = max(smooth) / min(smooth) - 1
+    at_rest = [look["rss_mib"] for look in (*rests, *([after] if after else ()))]
+    third = at_rest[-max(2, len(at_rest) // 3) :]
+    spread = max(third, default=0) / min(third, default=1) - 1
     long_enough = looks[-1]["at_s"] - looks[0]["at_s"] >= MEMORY_FROM_S * 0.95
     return {
         "memory": {
             "first_mib": round(looks[0]["rss_mib"], 1),
-            "last_third_mib": [round(value, 1) for value in smooth],
+            "at_rest_mib": [round(value, 1) for value in at_rest],
+            "last_third": len(third),
             "last_third_spread": round(spread, 4),
             "most": MEMORY_SPREAD,
-            "flat": spread <= MEMORY_SPREAD if long_enough else None,
+            "flat": spread <= MEMORY_SPREAD if long_enough and len(third) > 2 else None,
         },
         "left_behind": None if after is None else left_behind(looks[0], after),
     }
@@ -360,13 +382,14 @@ async def _soak(
         soak.looks.append({"at_s": round(loop.time() - began, 1), **await soak.look()})
 
     def result(after: dict[str, float] | None, **more: Any) -> dict[str, Any]:
-        verdict = judge(soak.looks, after)
+        verdict = judge(soak.looks, soak.rests, after)
         holds = not (soak.faults or verdict["left_behind"] or verdict["memory"]["flat"] is False)
         return {
             "engine": options.engine,
             "seed": options.seed,
             "clients": options.clients,
-            "minutes": round((loop.time() - began) / 60, 2),
+            "minutes": round((loop.time() - began - rested_s) / 60, 2),
+            "minutes_of_rests": round(rested_s / 60, 2),
             "complete": after is not None,
             "holds": holds and after is not None,
             **verdict,
@@ -380,10 +403,23 @@ async def _soak(
             **more,
         }
 
+    rested_s = 0.0
+
+    async def rest() -> None:
+        nonlocal rested_s
+        rested_s -= loop.time()
+        seen = await soak.rest()
+        rested_s += loop.time()
+        soak.rests.append(seen)
+        for what in left_behind(soak.looks[0], seen):
+            soak.fault(f"left behind at rest {len(soak.rests)}: {what}")
+
     await look()
+    soak.going.set()
+    between_s = max(options.minutes * 60 / (RESTS + 1), REST_LEAST_S)
     clients = [asyncio.create_task(soak.be_a_client()) for _ in range(options.clients)]
     try:
-        while (left := began + options.minutes * 60 - loop.time()) > 0:
+        while (left := began + options.minutes * 60 + rested_s - loop.time()) > 0:
             await asyncio.sleep(min(LOOK_S, left))
             if process.returncode is not None:
                 raise RuntimeError(f"the server ended by itself, with status {process.returncode}")
@@ -397,6 +433,8 @@ async def _soak(
                     flush=True,
                 )
                 report(result(None))
+            if options.minutes * 60 - left > (len(soak.rests) + 1) * between_s:
+                await rest()
         soak.stopping.set()
         await asyncio.wait(clients, timeout=options.patience)
     finally:
@@ -448,7 +486,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("soak: broken off", file=sys.stderr)
         return 2
-    except (OSError, RuntimeError, TimeoutError) as error:
+    except (OSError, RuntimeError, TimeoutError, httpx.HTTPError) as error:
         print(f"soak: {error or type(error).__name__}", file=sys.stderr)
         return 2
     if out == "-":
@@ -456,8 +494,9 @@ def main(arguments: list[str]) -> int:
         write({**head, **last}, out)
     memory = last["memory"]
     print(
-        f"soak: {last['minutes']} min, {memory['last_third_spread']:.1%} of memory in the last"
-        f" third, left behind: {last['left_behind'] or 'nothing'}, faults: {len(last['faults'])}",
+        f"soak: {last['minutes']} min, {memory['last_third_spread']:.1%} of memory at rest in"
+        f" the last third, left behind: {last['left_behind'] or 'nothing'},"
+        f" faults: {len(last['faults'])}",
         file=sys.stderr,
     )
     return int(not holds)
