@@ -388,6 +388,7 @@ def test_a_dry_run_of_down(
             ["agent", "up", "demo", "--endpoint", "a", "--url", "wss://h"],
             "what is to speak has to be said in one way",
         ),
+        (["agent", "up", "demo", "--endpoint", "a?region=b"], "cannot be the name of an endpoint"),
         (["agent", "up", "demo", "--url", "h:8080"], "'h:8080' is no address of an endpoint"),
         (["agent", "up", "demo", "--url", "wss://u:p@h"], "is no address of an endpoint"),
         (["agent", "up", "demo", "--url", "wss://h", "--model", "arn:aws:x"], "no id of Amazon"),

@@ -9,7 +9,7 @@ from typing import Final
 
 from utterwire_server.deploy.account import Account
 from utterwire_server.deploy.commands import described
-from utterwire_server.deploy.deployment import AgentDeployment
+from utterwire_server.deploy.deployment import AgentDeployment, Deployment
 from utterwire_server.deploy.endpoint import describe_endpoint
 from utterwire_server.deploy.failure import DeployFailed
 from utterwire_server.deploy.image import (
@@ -68,6 +68,8 @@ class WantedAgent:
                 "give --endpoint NAME (of `utterwire-deploy up NAME`), or --url ADDRESS",
                 status=2,
             )
+        if self.endpoint:
+            Deployment(self.endpoint)
         if self.url and _URL.fullmatch(self.url) is None:
             raise DeployFailed(
                 f"--url {self.url!r} is no address of an endpoint",
