@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -69,6 +70,13 @@ def find_chromium(given: Path | None, environ: Mapping[str, str] | None = None) 
     )
 
 
+def _unasked(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A signal that ends this ends the driver, too, if it came from a terminal: what was asked of
+    it then fails, and nobody waits for that."""
+    if "Connection closed" not in str(context.get("exception")):
+        loop.default_exception_handler(context)
+
+
 class Chromium:
     """A browser with the page open, and its sound on."""
 
@@ -110,6 +118,9 @@ class Chromium:
                     # It may have ended by itself, by the same signal as this.
                     with suppress(api.Error):
                         await browser.close()
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().set_exception_handler(_unasked)
+            raise
         except api.Error as exc:
             line = str(exc).strip().partition("\n")[0]
             raise BrowserFailed(f"{program.name} failed: {line}") from None
