@@ -68,7 +68,7 @@ QUICK: Final = Plan(rounds=2, interruptions=5, texts=1, clips=3, delays_ms=(0, 8
 #: What bears on the figures: of the client, and of the server that is started.
 _CLIENT: Final = ("httpx", "sentencex", "websockets")
 _SERVER: Final = ("av", "numpy", "starlette", "uvicorn", "websockets")
-_PACKAGES: Final = ("schemas", "protocol", "reference_server")
+_PACKAGES: Final = ("schemas", "protocol", "reference_server", "reference_client")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def locked_tone() -> Engine:
 @contextlib.asynccontextmanager
 async def _server(engine: str) -> AsyncIterator[str]:
     """The URL of a server in a process of its own."""
-    parts = ("schemas", "protocol", "reference_server", "scripts")
+    parts = ("schemas", "protocol", "reference_server", "reference_client", "scripts")
     path = os.pathsep.join(str(ROOT / part) for part in parts)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "utterwire_server", "--port", "0", "--engine", engine,

@@ -50,7 +50,7 @@ def fuzz_one(endpoint: str, minutes: float, seed: int | None) -> dict[str, Any]:
             command += ["--endpoints", str(folder / "endpoints.toml")]
         if seed is not None:
             command += ["--fuzz-seed", str(seed)]
-        parts = ("schemas", "protocol", "reference_server", "conformance")
+        parts = ("schemas", "protocol", "reference_server", "reference_client", "conformance")
         paths = [*(str(ROOT / part) for part in parts), str(_PEERS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         done = subprocess.run(

@@ -330,7 +330,7 @@ def judge(
 
 
 async def _run(options: argparse.Namespace, report: Callable[[dict[str, Any]], None]) -> bool:
-    parts = ("schemas", "protocol", "reference_server")
+    parts = ("schemas", "protocol", "reference_server", "reference_client")
     path = os.pathsep.join(str(ROOT / part) for part in parts)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "utterwire_server", "--port", "0", "--engine", options.engine,

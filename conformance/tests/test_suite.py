@@ -31,7 +31,8 @@ def run(*command: str, cwd: Path, timeout: float = 600) -> subprocess.CompletedP
 
 
 def _paths() -> list[str]:
-    names = ("schemas", "protocol", "reference_server", "conformance")
+    # The page that the server serves has its player from the client's folder.
+    names = ("schemas", "protocol", "reference_server", "reference_client", "conformance")
     return [*(str(ROOT / name) for name in names), str(PEERS)]
 
 
