@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+import utterwire_conformance.runner as runner
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
@@ -41,7 +42,9 @@ from utterwire_conformance.fuzz import (
 from utterwire_conformance.fuzz.grammar import bodies, http_case, messages, messages_for, tame
 from utterwire_conformance.fuzz.player import perform
 from utterwire_conformance.fuzz.program import Pause, Step
-from utterwire_conformance.stage import Stage
+from utterwire_conformance.progress import Progress
+from utterwire_conformance.stage import Meter, Stage
+from utterwire_conformance.target import Instance, Target
 from utterwire_conformance.transcript import Case, Entry, Transcript
 from utterwire_conformance.verdict import Verdict, fail
 from utterwire_schemas import REGISTRY, session_states
@@ -553,6 +556,52 @@ def test_what_was_left_out_is_not_exercised() -> None:
     results = FuzzResults.left_out(FuzzPlan(), "why")
     assert {kind.verdict for kind in results.kinds.values()} == {Verdict.NOT_EXERCISED}
     assert results.stopped == "why"
+
+
+# --- in a run that may take so many minutes ---------------------------------------------------
+
+
+async def fuzzed_within(
+    left_s: float | None, plan: FuzzPlan, monkeypatch: pytest.MonkeyPatch
+) -> tuple[FuzzResults, list[FuzzPlan]]:
+    """What comes of fuzzing where the run has so much time left, and the plans that were begun."""
+    begun: list[FuzzPlan] = []
+    meter = Meter(Budget())
+    meter.too_late = "the run was to take 2 minutes at most"
+    if left_s is not None:
+        meter.until = asyncio.get_running_loop().time() + left_s
+
+    async def begin(target: Target, plan: FuzzPlan, **_: object) -> FuzzResults:
+        # What it plays is bounded by the plan alone: a finding is tried to its end.
+        assert meter.until is None
+        begun.append(plan)
+        return FuzzResults(plan.seed, plan.random)
+
+    monkeypatch.setattr(runner, "fuzz", begin)
+    target = Target(NEAR)
+    target.main = Instance("ws://h", "http://h")
+    return await runner._fuzz(target, plan, runner.Results(), meter, Progress()), begun
+
+
+@pytest.mark.parametrize(
+    ("left_s", "asked_s", "most_s"),
+    [(None, 30.0, 30.0), (9e6, 30.0, 30.0), (9e6, 9e7, 9e6), (9e6, None, 9e6)],
+)
+async def test_it_takes_no_longer_than_the_run_may(
+    left_s: float | None, asked_s: float | None, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = FuzzPlan(asked_s, examples=7)
+    _, (begun,) = await fuzzed_within(left_s, plan, monkeypatch)
+    assert begun.seconds is not None
+    assert most_s / 2 < begun.seconds <= most_s
+    assert replace(begun, seconds=asked_s) == plan
+
+
+async def test_when_the_run_is_over_nothing_is_fuzzed(monkeypatch: pytest.MonkeyPatch) -> None:
+    results, begun = await fuzzed_within(0.0, FuzzPlan(), monkeypatch)
+    assert begun == []
+    assert results.stopped == "the run was to take 2 minutes at most"
+    assert {kind.verdict for kind in results.kinds.values()} == {Verdict.NOT_EXERCISED}
 
 
 # --- what is asked for ------------------------------------------------------------------------
