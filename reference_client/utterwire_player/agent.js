@@ -53,8 +53,9 @@ export class SentenceCutter {
   }
 }
 
-/** Pieces of at most `most` code points, cut at white space where there is some. */
+/** Pieces of at most `most` code points, one at least, cut at white space where there is some. */
 export function split(text, most) {
+  if (!(most >= 1)) throw new RangeError("a piece has one code point at least");
   const points = Array.from(text);
   const pieces = [];
   while (points.length > most) {

@@ -73,9 +73,7 @@ export class Measurement {
     this.about = about;
     this.changed = changed;
     this.rows = [];
-    this.levels = []; // [at, seconds buffered]
     this.audio = null;
-    this.isInterrupted = false;
     this.startedWhen = new Date();
   }
 
@@ -152,10 +150,8 @@ export class Measurement {
       row.stall += seconds;
       row.underruns += 1;
     });
-    on(player, "level", ({ at, seconds }) => this.levels.push([at, seconds]));
-    on(player, "flushed", ({ at, audibleAt }) => {
-      this.isInterrupted = true;
-      for (const row of this.rows.filter((it) => it.renderedTo === null)) {
+    on(player, "flushed", ({ ids, at, audibleAt }) => {
+      for (const row of this.rows.filter((it) => ids.includes(it.id) && it.renderedTo === null)) {
         row.failure ??= "interrupted";
         row.isCut = true;
         if (row.renderedAt === null) continue;

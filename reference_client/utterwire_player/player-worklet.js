@@ -3,7 +3,7 @@
 //
 // Told by the player (in this order, for each utterance):
 //   {type: "begin", id}, {type: "audio", samples}..., {type: "end", id}
-// and at any time {type: "prebuffer", frames} and {type: "flush"}.
+// and at any time {type: "prebuffer", frames}, {type: "flush"} and, last of all, {type: "stop"}.
 
 /** What is left of the last sample after each frame of silence: a step to zero would click. */
 const DECAY = 0.9;
@@ -34,6 +34,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     this.told = [];
     this.nextFrame = 0;
     this.inARow = 0;
+    this.isStopped = false;
     this.port.onmessage = (event) => this.take(event.data);
   }
 
@@ -49,18 +50,25 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       case "end":
         this.open = false;
         this.cues.push({ position: this.written, name: "end", id: message.id });
+        if (this.isStarved && this.buffered === 0) this.endDry();
         break;
       case "prebuffer":
         this.prebuffer = message.frames;
         break;
       case "flush":
-        this.port.postMessage({
-          type: "flushed", frame: currentFrame, dropped: this.buffered, wall: Date.now(),
-        });
+        // Whoever waited for more in silence has heard it.
+        if (this.isStarved) {
+          this.tell({ type: "resumed", frame: currentFrame, frames: this.starved });
+        }
+        this.tell({ type: "flushed", frame: currentFrame, dropped: this.buffered });
+        this.post();
         this.read = this.written;
         this.cues.length = 0;
         this.open = this.playing = this.isStarved = false;
         this.starved = 0;
+        break;
+      case "stop":
+        this.isStopped = true;
         break;
     }
   }
@@ -109,9 +117,13 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     this.quanta += 1;
     if ((this.playing || this.buffered > 0) && this.quanta % REPORT_EVERY === 0) this.report();
     // Whoever is told of a frame has what was rendered up to it.
+    this.post();
+    return !this.isStopped;
+  }
+
+  post() {
     for (const message of this.told) this.port.postMessage(message);
     this.told.length = 0;
-    return true;
   }
 
   /** Frames that the context went on by without asking for them: silence that is not ours. */
@@ -158,24 +170,22 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       }
       this.report();
     }
-    if (this.isStarved) {
-      if (!this.open && this.buffered === 0) {
-        // Nothing more came: the silence was the end of it, only told late.
-        this.isStarved = false;
-        this.tell({ type: "resumed", frame: this.dryFrame, frames: 0 });
-        for (const { name, id } of this.cues.splice(0)) {
-          this.tell({ type: name, id, frame: this.dryFrame });
-        }
-        this.tell({ type: "drained", frame: this.dryFrame });
-        this.starved = 0;
-      } else {
-        this.starved += out.length - filled;
-      }
-    }
+    if (this.isStarved) this.starved += out.length - filled;
     for (let at = filled; at < out.length; at += 1) {
       this.last = Math.abs(this.last) < INAUDIBLE ? 0 : this.last * DECAY;
       out[at] = this.last;
     }
+  }
+
+  /** Nothing more came: the silence was the end of it, only told late. */
+  endDry() {
+    this.isStarved = false;
+    this.starved = 0;
+    this.tell({ type: "resumed", frame: this.dryFrame, frames: 0 });
+    for (const { name, id } of this.cues.splice(0)) {
+      this.tell({ type: name, id, frame: this.dryFrame });
+    }
+    this.tell({ type: "drained", frame: this.dryFrame });
   }
 
   report() {

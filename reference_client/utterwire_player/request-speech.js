@@ -1,7 +1,9 @@
 // Speech by HTTP requests, one after the other: raw audio, or events that carry it in base64.
 
 import { EventStream } from "./event-stream.js";
-import { Speech } from "./utterwire-player.js";
+import { Speech, saidBy } from "./utterwire-player.js";
+
+const LONGEST_REFUSAL = 65536;
 
 class Failed extends Error {
   constructor(code, message) {
@@ -35,7 +37,8 @@ export class RequestSpeech extends Speech {
       aborter.abort();
       const broken = "the endpoint closed before completing";
       const nobody = "the endpoint cannot be reached";
-      const message = error instanceof Failed ? error.message : line.sink ? broken : nobody;
+      const known = error instanceof Failed || error instanceof RangeError;
+      const message = known ? error.message : line.sink ? broken : nobody;
       this.failed(line, error.code ?? null, message);
     });
   }
@@ -45,9 +48,9 @@ export class RequestSpeech extends Speech {
     this.#aborter?.abort();
   }
 
+  /** Leave in order: all that was given is spoken. */
   close() {
     this.isAlive = false;
-    this.stop();
   }
 
   async #request(line, signal) {
@@ -75,7 +78,7 @@ export class RequestSpeech extends Speech {
     const stream = new EventStream();
     for await (const bytes of parts(body)) {
       for (const { event, data } of stream.push(bytes)) {
-        if (await this.#obey(line, event, JSON.parse(data))) return;
+        if (EVENTS.has(event) && (await this.#obey(line, event, fieldsOf(data)))) return;
       }
     }
     throw new Failed(null, "the endpoint closed before completing");
@@ -94,27 +97,62 @@ export class RequestSpeech extends Speech {
         await this.completed(line, { total_duration_s: fields.duration_s });
         return true;
       case "error":
-        throw new Failed(fields.code, fields.message);
+        throw new Failed(fields.code ?? null, saidBy(fields.message, "the endpoint failed"));
     }
     return false;
   }
 }
 
+const EVENTS = new Set(["audio_stream_start", "audio_chunk", "audio_stream_end", "error"]);
+
+/** @throws {Failed} if it is no object in JSON. */
+function fieldsOf(data) {
+  try {
+    const fields = JSON.parse(data);
+    if (typeof fields === "object" && fields !== null) return fields;
+  } catch {
+    // Told below.
+  }
+  throw new Failed(null, "the endpoint sent an event that cannot be read");
+}
+
+/** Who stops taking them lets go of the connection: browsers have six of them. */
 async function* parts(body) {
   const reader = body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }
 
 async function refusal(response) {
-  const told = await response.json().catch(() => ({}));
-  const message = told.message ?? told.error ?? `HTTP status ${response.status}`;
-  return new Failed(told.code ?? null, message);
+  let told = null;
+  try {
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const bytes of parts(response.body)) {
+      text += decoder.decode(bytes, { stream: true });
+      if (text.length > LONGEST_REFUSAL) break;
+    }
+    told = JSON.parse(text);
+  } catch {
+    // The status says enough.
+  }
+  const message = saidBy(told?.message ?? told?.error, `HTTP status ${response.status}`);
+  return new Failed(told?.code ?? null, message);
 }
 
 function fromBase64(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  let characters;
+  try {
+    characters = atob(text);
+  } catch {
+    throw new Failed(null, "the endpoint sent an event that cannot be read");
+  }
+  return Uint8Array.from(characters, (character) => character.charCodeAt(0));
 }

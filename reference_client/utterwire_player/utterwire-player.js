@@ -49,6 +49,14 @@ function controlMessage(text) {
   return isObject && Object.hasOwn(value, "type") && typeof value.type === "string" ? value : null;
 }
 
+/** Words for people out of what a peer says: one line of bounded length; `otherwise` if none. */
+export function saidBy(peer, otherwise) {
+  const words = typeof peer === "string" ? peer.slice(0, 4 * LONGEST_WORDS).trim() : "";
+  if (words === "") return otherwise;
+  const points = Array.from(words.replace(/\s+/gu, " "));
+  return points.length > LONGEST_WORDS ? `${points.slice(0, LONGEST_WORDS).join("")}…` : points.join("");
+}
+
 /** An `EventTarget` whose events carry what they tell in `detail`. */
 class Teller extends EventTarget {
   tell(name, detail = {}) {
@@ -60,6 +68,12 @@ const CAPACITY = 2 ** 18; // Samples in the worklet's ring: 11 s at 24 kHz.
 const PIECE = 8192; // Samples in one message to the worklet.
 const HIGH_WATER_S = 20;
 const RESUME_MS = 400;
+const RESUME_CLICKED_MS = 5000;
+// What a page can play is within what every browser's AudioContext takes.
+const LEAST_RATE = 3000;
+const MOST_RATE = 384000;
+const LONGEST_UTTERANCE = 2 ** 27; // In bytes: 46 minutes of 16-bit PCM at 24 kHz.
+const LONGEST_WORDS = 300;
 const BAD_GATEWAY = 1014; // A close code, as IANA registers them.
 
 /** How long the first audio after silence is held back: what was needed lately, and a little more. */
@@ -96,7 +110,7 @@ export class Prebuffer {
  * `begin`, `end`: the first sample of `id` is rendered, its last was; `frame`, and `audibleAt`, when
  * it leaves the loudspeaker as far as the browser knows. `underrun`, `resumed` {`id`, `seconds`,
  * `frames`}: audio came too late. `skipped` {`id`, `seconds`, `frames`}: the browser went on without
- * asking for audio. `drained`: all was played. `flushed` {`seconds`, `frame`}. `level`
+ * asking for audio. `drained`: all was played. `flushed` {`ids`, `seconds`, `frame`}. `level`
  * {`seconds`}: buffered. `samples` {`id`, `samples`, `sampleRate`}: decoded, before it is queued.
  * `prebuffer` {`seconds`}. `rendered` {`frame`, `samples`}: with `record`, what went out.
  */
@@ -107,6 +121,8 @@ export class Player extends Teller {
   #read = 0;
   #waiters = [];
   #current = null;
+  #begun = []; // Ids, until they have ended or are flushed.
+  #flushes = []; // Ids of each flush that the audio thread has not answered.
   #announced = 0;
   #stats = { underruns: 0, underrunFrames: 0, skippedFrames: 0 };
 
@@ -140,7 +156,7 @@ export class Player extends Teller {
   }
 
   #connect(record, output) {
-    const frames = Math.round(this.prebuffer.seconds * this.sampleRate);
+    const frames = this.#heldBack();
     this.#node = new AudioWorkletNode(this.context, "utterwire-player", {
       numberOfInputs: 0,
       outputChannelCount: [1],
@@ -171,7 +187,11 @@ export class Player extends Teller {
   /** Start the sound; the state of the context after a moment: "suspended" if it may not. */
   async resume() {
     if (this.context.state !== "running") {
-      const patience = new Promise((resolve) => setTimeout(resolve, RESUME_MS));
+      // A browser that lets the page speak may be slow; one that does not never answers.
+      const mayIt = globalThis.navigator?.userActivation?.hasBeenActive;
+      const patience = new Promise((resolve) => {
+        setTimeout(resolve, mayIt ? RESUME_CLICKED_MS : RESUME_MS);
+      });
       await Promise.race([this.context.resume(), patience]);
     }
     return this.context.state;
@@ -185,6 +205,7 @@ export class Player extends Teller {
   begin({ id, format = "pcm_s16le", sampleRate = this.sampleRate }) {
     const utterance = new Utterance(this, { id, format, sampleRate }, () => this.#pump());
     this.#utterances.push(utterance);
+    this.#begun.push(id);
     return utterance;
   }
 
@@ -194,6 +215,8 @@ export class Player extends Teller {
     this.#current?.forget();
     this.#utterances = [];
     this.#current = null;
+    this.#flushes.push(this.#begun);
+    this.#begun = [];
     this.#read = this.#sent;
     this.#node.port.postMessage({ type: "flush" });
     this.#release();
@@ -201,6 +224,8 @@ export class Player extends Teller {
 
   async close() {
     this.flush();
+    // Else it would run on in a context that is not ours.
+    this.#node.port.postMessage({ type: "stop" });
     this.#node.disconnect();
     if (this.ownsContext) await this.context.close();
   }
@@ -258,13 +283,23 @@ export class Player extends Teller {
         port.postMessage({ type: "end", id: utterance.id });
         this.#current = utterance;
       } else {
+        this.#forgetId(utterance.id);
         this.tell("end", { id: utterance.id, at: performance.now(), frame: null });
       }
     }
   }
 
+  #forgetId(id) {
+    this.#begun = this.#begun.filter((it) => it !== id);
+  }
+
+  /** Frames; more than the ring holds would never be there. */
+  #heldBack() {
+    return Math.min(CAPACITY / 2, Math.round(this.prebuffer.seconds * this.sampleRate));
+  }
+
   #announce() {
-    const frames = Math.round(this.prebuffer.seconds * this.sampleRate);
+    const frames = this.#heldBack();
     if (frames === this.#announced) return;
     this.#announced = frames;
     this.#node.port.postMessage({ type: "prebuffer", frames });
@@ -281,6 +316,7 @@ export class Player extends Teller {
         this.tell("begin", { id: message.id, frame, ...time });
         break;
       case "end":
+        this.#forgetId(message.id);
         this.tell("end", { id: message.id, frame, ...time });
         break;
       case "underrun":
@@ -315,7 +351,12 @@ export class Player extends Teller {
         this.tell("drained", { frame, ...time });
         break;
       case "flushed":
-        this.tell("flushed", { frame, seconds: seconds(message.dropped), ...time });
+        this.tell("flushed", {
+          ids: this.#flushes.shift(),
+          frame,
+          seconds: seconds(message.dropped),
+          ...time,
+        });
         break;
       case "level":
         this.#read = Math.max(this.#read, message.read);
@@ -445,6 +486,7 @@ export class Speech extends Teller {
   #count = 0;
   #waiting = [];
   #inFlight = [];
+  #isHeld = false;
 
   /** @param {number} depth utterances that are asked for at the same time. */
   constructor(player, { depth }) {
@@ -481,11 +523,16 @@ export class Speech extends Teller {
     this.#inFlight = [];
     for (const line of asked) this.#tellOf(line, "cancelled");
     if (asked.length > 0) this.stop(asked);
+    this.advance();
   }
 
-  /** For transports: begin with what waits, as far as `depth` has it. */
+  /** For transports: begin with what waits, as far as `depth` has it and the player has room. */
   advance() {
     while (this.#waiting.length > 0 && this.#inFlight.length < this.depth && this.isReady) {
+      if (this.player.bufferedSeconds > HIGH_WATER_S) {
+        this.#waitForRoom();
+        return;
+      }
       const line = this.#waiting.shift();
       this.#inFlight.push(line);
       this.ask(line);
@@ -493,24 +540,52 @@ export class Speech extends Teller {
     }
   }
 
+  async #waitForRoom() {
+    if (this.#isHeld) return;
+    this.#isHeld = true;
+    await this.player.room();
+    this.#isHeld = false;
+    this.advance();
+  }
+
   get inFlight() {
     return this.#inFlight;
+  }
+
+  get isWaiting() {
+    return this.#waiting.length > 0;
   }
 
   #tellOf(line, name, detail = {}) {
     this.tell(name, { id: line.id, at: performance.now(), ...detail });
   }
 
-  started(line, { sample_rate = 24000, format = "pcm_s16le", voice = null } = {}) {
-    if (!this.#inFlight.includes(line)) return;
-    line.sink = this.player.begin({ id: line.id, format, sampleRate: sample_rate });
-    this.#tellOf(line, "start", { sampleRate: sample_rate, format, voice });
+  started(line, { sample_rate, format, voice = null } = {}) {
+    // What is told twice is told once.
+    if (!this.#inFlight.includes(line) || line.sink !== null) return;
+    const sampleRate = sample_rate ?? 24000;
+    if (!(sampleRate >= LEAST_RATE && sampleRate <= MOST_RATE)) {
+      this.#giveUp(line, "the endpoint tells a sample rate that cannot be played");
+      return;
+    }
+    const known = typeof format === "string" ? format : "pcm_s16le";
+    line.sink = this.player.begin({ id: line.id, format: known, sampleRate });
+    this.#tellOf(line, "start", { sampleRate, format: known, voice });
+  }
+
+  #giveUp(line, message) {
+    this.stop([line]);
+    this.failed(line, null, message);
   }
 
   async heard(line, bytes) {
     if (!this.#inFlight.includes(line)) return;
     // Deployed endpoints may leave the start out.
     if (line.sink === null) this.started(line);
+    if (line.bytes + bytes.length > LONGEST_UTTERANCE) {
+      this.#giveUp(line, "the endpoint sends audio without an end");
+      return;
+    }
     const first = line.bytes === 0;
     line.bytes += bytes.length;
     this.#tellOf(line, "chunk", { bytes: bytes.length, first });
@@ -518,7 +593,8 @@ export class Speech extends Teller {
   }
 
   marked(line, words) {
-    if (this.#inFlight.includes(line)) this.#tellOf(line, "marks", { words });
+    if (!this.#inFlight.includes(line) || !Array.isArray(words)) return;
+    this.#tellOf(line, "marks", { words: words.filter(isWord) });
   }
 
   async completed(line, { elapsed_s = null, total_duration_s = null } = {}) {
@@ -558,6 +634,12 @@ export class Speech extends Teller {
   }
 }
 
+function isWord(word) {
+  const { start_s: start, end_s: end, char_start: from, char_end: to } = word ?? {};
+  return start >= 0 && end >= start && Number.isInteger(from) && Number.isInteger(to) &&
+    from >= 0 && to > from;
+}
+
 /**
  * Speech over a WebSocket session.
  *
@@ -569,12 +651,16 @@ export class SocketSpeech extends Speech {
   #asked = 0; // Ordinal of the last message, its `seq`.
   #lines = new Map(); // By `seq`, also of those that were interrupted.
   #running = null;
+  #wasOpen = false;
+  #isClosing = false;
+  #saidClose = false;
 
   constructor(socket, player, { depth = 3, hello = false } = {}) {
     super(player, { depth });
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
     const open = () => {
+      this.#wasOpen = true;
       if (hello) this.#say({ type: "hello", protocol_versions: [1] });
       this.tell("open");
       this.advance();
@@ -591,7 +677,8 @@ export class SocketSpeech extends Speech {
 
   /** Whether it can be used, or will be. */
   get isAlive() {
-    return this.#socket.readyState <= WebSocket.OPEN && this.ended === undefined;
+    const { readyState } = this.#socket;
+    return readyState <= WebSocket.OPEN && this.ended === undefined && !this.#isClosing;
   }
 
   ask(line) {
@@ -603,10 +690,19 @@ export class SocketSpeech extends Speech {
     if (this.isReady) this.#say({ type: "cancel" });
   }
 
-  /** Leave in order: the endpoint finishes, and then closes. */
+  advance() {
+    super.advance();
+    if (this.#isClosing && this.isReady && !this.isWaiting && !this.#saidClose) {
+      this.#saidClose = true;
+      this.#say({ type: "close" });
+    }
+  }
+
+  /** Leave in order: all that was given is spoken, and then the endpoint closes. */
   close() {
-    if (this.isReady) this.#say({ type: "close" });
-    else this.#socket.close();
+    this.#isClosing = true;
+    if (!this.isReady && !this.isWaiting) this.#socket.close();
+    else this.advance();
   }
 
   #say(message) {
@@ -617,16 +713,21 @@ export class SocketSpeech extends Speech {
   #take(data) {
     const chunk = classify(data);
     if (chunk.kind === "audio") {
-      const line = this.#running ?? this.inFlight[0];
+      const line = this.#running ?? this.#oldest;
       if (line !== undefined && chunk.bytes.length > 0) this.heard(line, chunk.bytes);
     } else if (chunk.message !== null) {
       this.#obey(chunk.message);
     }
   }
 
+  /** Of what was asked for and has not ended, also if it was interrupted. */
+  get #oldest() {
+    return this.#lines.values().next().value;
+  }
+
   #obey(message) {
     // Endpoints in the field tell no `seq`; they serve in order.
-    const line = this.#lines.get(message.seq) ?? (message.seq === undefined && this.inFlight[0]);
+    const line = (message.seq ?? null) === null ? this.#oldest : this.#lines.get(message.seq);
     switch (message.type) {
       case "synthesis_start":
         if (line) {
@@ -635,25 +736,29 @@ export class SocketSpeech extends Speech {
         }
         break;
       case "marks":
-        if (line) this.marked(line, message.words ?? []);
+        if (line) this.marked(line, message.words);
         break;
       case "synthesis_complete":
         if (line) this.completed(line, message);
         this.#forget(line);
         break;
       case "error":
-        if (line) this.failed(line, message.code ?? null, message.message ?? "the endpoint failed");
+        if (line) {
+          this.failed(line, message.code ?? null, saidBy(message.message, "the endpoint failed"));
+        }
         this.#forget(line);
         break;
       case "cancelled":
+        // What was interrupted here is none of ours any more.
+        if (line) this.failed(line, null, "the endpoint cancelled it");
         this.#forget(line);
         break;
       case "session":
         this.tell("session", message);
         break;
       case "session_closed":
-        this.ended = message.reason;
-        this.broken(`the endpoint ended the session (${message.reason})`);
+        this.ended = saidBy(message.reason, "no reason");
+        this.broken(`the endpoint ended the session (${this.ended})`);
         this.#socket.close();
         break;
     }
@@ -667,9 +772,12 @@ export class SocketSpeech extends Speech {
 
   #end({ code, reason }) {
     const why = code === 1006 ? "" : ` with code ${code}${reason ? `: ${reason}` : ""}`;
+    const closed = this.#wasOpen
+      ? `the endpoint closed before completing${why}`
+      : "the endpoint cannot be reached, or refuses the session";
     // A relay that did not get through closes as a gateway does.
     const isUnreached = code === BAD_GATEWAY && reason !== "";
-    this.broken(isUnreached ? reason : `the endpoint closed before completing${why}`);
+    this.broken(isUnreached ? reason : closed);
     this.tell("closed", { code, reason });
   }
 }

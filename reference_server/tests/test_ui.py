@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
 import re
 import sys
@@ -18,6 +20,7 @@ from utterwire_server.access import Access
 from utterwire_server.engines import load_engine
 from utterwire_server.settings import Settings
 from utterwire_server.ui import PAGE_PATHS, relay_address
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Opcode
 
 SESSION = "/invocations-bidirectional-stream"
@@ -113,9 +116,9 @@ async def test_the_page_asks_for_a_token_and_tells_nothing_before(
 ) -> None:
     server = await start(access=Access(tokens=("s3cret",)))
     assert (await client.get(f"{server.http}/")).status_code == 200
-    assert (await client.get(f"{server.http}/ui/state")).status_code == 401
+    assert (await client.post(f"{server.http}/ui/state")).status_code == 401
     headers = {"Authorization": "Bearer s3cret"}
-    assert (await client.get(f"{server.http}/ui/state", headers=headers)).json()["token"] is True
+    assert (await client.post(f"{server.http}/ui/state", headers=headers)).json()["token"] is True
 
 
 async def test_the_state(
@@ -126,13 +129,19 @@ async def test_the_state(
     peer.say(text="Hello.")
     peer.say(text="And you?")
     await eventually(lambda: server.service.scheduler.backlog.places == 2)
-    state = (await client.get(f"{server.http}/ui/state")).json()
+    state = (await client.post(f"{server.http}/ui/state")).json()
     assert (state["status"], state["engine"], state["token"]) == ("ready", "held", False)
     assert (state["sessions"], state["guests"]) == (1, 1)
     assert (state["queue"]["utterances"], state["queue"]["characters"]) == (2, 14)
     assert state["voices"][0] == "alto"
     assert 24_000 in state["formats"]["pcm_s16le"]
     assert state["endpoints"] == []
+    # To a name that somebody makes lead here a browser would say no origin with a GET.
+    assert (await client.get(f"{server.http}/ui/state")).status_code == 405
+    rebound = {"Host": "evil.example:80", "Origin": "http://evil.example:80"}
+    answer = await client.post(f"{server.http}/ui/state", headers=rebound)
+    assert answer.status_code == 403
+    assert "origin" in answer.json()["error"]
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -255,6 +264,10 @@ async def test_requests_are_carried_as_they_are(
         assert relayed.status_code == direct.status_code
         assert relayed.content == direct.content
         own = {"date", "content-length", "transfer-encoding", "cache-control"}
+        # Whatever the endpoint says of it, it is never a page.
+        own |= {"content-security-policy", "x-content-type-options"}
+        assert "sandbox" in relayed.headers["content-security-policy"]
+        assert relayed.headers["x-content-type-options"] == "nosniff"
         assert {k: v for k, v in relayed.headers.items() if k not in own} == {
             k: v for k, v in direct.headers.items() if k not in own
         }
@@ -374,7 +387,7 @@ async def test_without_httpx_sessions_are_relayed_still(
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     _, near = pair
-    assert (await client.get(f"{near.http}/ui/state")).json()["http_relay"] is False
+    assert (await client.post(f"{near.http}/ui/state")).json()["http_relay"] is False
     answer = await client.post(f"{near.http}{RELAYED}/invocations", json={"text": "Hello."})
     assert answer.status_code == 501
     assert "utterwire[page]" in answer.json()["message"]
@@ -413,3 +426,97 @@ async def test_a_body_that_does_not_come(start: Any) -> None:
     assert "did not come in time" in answer
     writer.close()
     await writer.wait_closed()
+
+
+# --- what an allowed endpoint may do --------------------------------------------------------------
+
+
+async def test_an_endpoint_that_takes_nothing_is_left(start: Any, connect: Any) -> None:
+    async def read_nothing(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async with serve(read_nothing, "127.0.0.1", 0, max_queue=1, close_timeout=0.1) as far:
+        url = f"ws://127.0.0.1:{far.sockets[0].getsockname()[1]}"
+        near = await start(allowed_endpoints=frozenset({url}), stall_timeout_s=0.3)
+        peer = await connect(near, RELAYED + SESSION)
+        for _ in range(20):
+            peer.send(b" " * 1_000_000)
+        assert await peer.closed() == 1011
+
+
+async def test_a_session_in_which_nobody_says_anything_ends(
+    start: Any, connect: Any, eventually: Any
+) -> None:
+    far = await start()
+    near = await start(allowed_endpoints=frozenset({far.url}), idle_timeout_s=0.5)
+    peer = await connect(near, RELAYED + SESSION)
+    assert await peer.closed() == 1001
+    await eventually(lambda: near.service.guests == far.service.guests == 0)
+
+
+@contextlib.asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """An endpoint that answers every request so; its address."""
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_what_is_compressed_is_carried_as_it_is(
+    start: Any, client: httpx.AsyncClient
+) -> None:
+    body = gzip.compress(bytes(1_000_000))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"
+    head += b"Set-Cookie: a=b\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with answering(head + body) as url:
+        near = await start(allowed_endpoints=frozenset({url}))
+        address = f"{near.http}{RELAYED}/invocations"
+        async with client.stream("POST", address, json={"text": "Hello."}) as answer:
+            carried = b"".join([part async for part in answer.aiter_raw()])
+    assert carried == body
+    assert answer.headers["content-encoding"] == "gzip"
+    # Nothing of it can act as a page of this server's.
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "set-cookie" not in answer.headers
+
+
+async def test_a_request_with_an_odd_accept_is_carried(
+    pair: tuple[Any, Any], client: httpx.AsyncClient
+) -> None:
+    _, near = pair
+    answer = await client.post(
+        f"{near.http}{RELAYED}/invocations", json={"text": "Hello."}, headers={"Accept": b"\xe9"}
+    )
+    assert answer.status_code == 200
+
+
+async def test_an_address_that_no_name_can_have_is_told(
+    start: Any, connect: Any, client: httpx.AsyncClient
+) -> None:
+    near = await start(allowed_endpoints=frozenset({"ws://a..b"}))
+    peer = await connect(near, RELAYED + SESSION)
+    assert (await peer.frame())[1][:2] == (1014).to_bytes(2, "big")
+    answer = await client.post(f"{near.http}{RELAYED}/invocations", json={"text": "Hello."})
+    assert answer.status_code == 502
+
+
+async def test_no_proxy_leads_to_this_machine(
+    pair: tuple[Any, Any], connect: Any, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, near = pair
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    peer = await connect(near, RELAYED + SESSION)
+    peer.say(text="Hello.")
+    await peer.until("synthesis_complete")
+    answer = await client.post(f"{near.http}{RELAYED}/invocations", json={"text": "Hello."})
+    assert answer.status_code == 200

@@ -253,6 +253,319 @@ def test_resampling_keeps_a_tone_and_does_not_depend_on_cuts(page: Page) -> None
     assert worst < 0.002
 
 
+# --- what an endpoint may say ---------------------------------------------------------------------
+
+#: A session without a network, and a player without sound.
+STAND_INS = """
+const { SocketSpeech } = await tools.at('utterwire-player.js');
+const player = {
+  bufferedSeconds: 0, begun: [], written: 0, roomy: null,
+  begin({ id, sampleRate }) {
+    player.begun.push([id, sampleRate]);
+    return { seconds: 0, write(bytes) { player.written += bytes.length; }, async end() {} };
+  },
+  flush() {},
+  room: () => new Promise((resolve) => { player.roomy = resolve; }),
+};
+const socket = Object.assign(new EventTarget(), {
+  readyState: WebSocket.OPEN, sent: [],
+  send(text) { socket.sent.push(JSON.parse(text)); },
+  close() { socket.readyState = WebSocket.CLOSED; },
+});
+const speech = new SocketSpeech(socket, player);
+const told = [];
+for (const name of ['start', 'marks', 'complete', 'failed', 'cancelled'])
+  speech.addEventListener(name, ({ detail }) => told.push([name, detail]));
+const say = (data) => socket.dispatchEvent(new MessageEvent('message', {
+  data: data instanceof Uint8Array ? data.buffer : JSON.stringify(data),
+}));
+const settled = () => new Promise((resolve) => setTimeout(resolve));
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"type": "error", "message": 5}, "the endpoint failed"),
+        ({"type": "error", "message": " \n"}, "the endpoint failed"),
+        ({"type": "error"}, "the endpoint failed"),
+        ({"type": "error", "message": "a\nb"}, "a b"),
+        ({"type": "error", "message": "\U0001f600" * 5_000}, "\U0001f600" * 300 + "\u2026"),
+        ({"type": "synthesis_start", "sample_rate": 0}, "sample rate that cannot be played"),
+        ({"type": "synthesis_start", "sample_rate": -24_000}, "sample rate that cannot be played"),
+        ({"type": "synthesis_start", "sample_rate": "many"}, "sample rate that cannot be played"),
+        ({"type": "synthesis_start", "sample_rate": 1e9}, "sample rate that cannot be played"),
+        ({"type": "cancelled"}, "the endpoint cancelled it"),
+        ({"type": "session_closed", "reason": {}}, "ended the session (no reason)"),
+    ],
+)
+def test_whatever_an_endpoint_says_an_utterance_ends_and_says_why(
+    page: Page, message: dict[str, Any], words: str
+) -> None:
+    told = page.run(
+        STAND_INS + "speech.speak('Hello.'); say({ seq: 1, ...given }); return told;", message
+    )
+    assert [name for name, _ in told] == ["failed"]
+    assert words in told[0][1]["message"]
+    assert len(told[0][1]["message"]) <= 700
+    assert page.complaints == []
+
+
+def test_words_that_make_no_sense_are_left_out(page: Page) -> None:
+    word = {"text": "Hello.", "start_s": 0, "end_s": 0.3, "char_start": 0, "char_end": 6}
+    bad: list[Any] = [None, 5, {}, {**word, "char_end": 0}, {**word, "start_s": "0"}]
+    bad += [{**word, "char_start": 0.5}, {**word, "end_s": -1}]
+    found = page.run(
+        STAND_INS
+        + """
+        speech.speak('Hello.');
+        for (const words of given) say({ type: 'marks', seq: 1, words });
+        return told.map(([, { words }]) => words);
+        """,
+        [[word, *bad], bad, "words", None],
+    )
+    # A string for a number is as good as the number to a browser.
+    assert found == [[word, bad[4]], [bad[4]]]
+
+
+def test_without_seq_what_was_interrupted_is_not_taken_for_what_came_after(page: Page) -> None:
+    told, written = page.run(
+        STAND_INS
+        + """
+        speech.speak('Old.');
+        say({ type: 'synthesis_start' });
+        speech.interrupt();
+        speech.speak('New.');
+        say(new Uint8Array(1000));
+        say({ type: 'synthesis_complete' });
+        say({ type: 'synthesis_start' });
+        say(new Uint8Array(10));
+        say({ type: 'synthesis_complete' });
+        await settled();
+        return [told.map(([name, { id }]) => [name, id.slice(-1)]), player.written];
+        """
+    )
+    assert told == [["start", "1"], ["cancelled", "1"], ["start", "2"], ["complete", "2"]]
+    assert written == 10
+
+
+def test_all_that_was_given_is_asked_for_before_the_end(page: Page) -> None:
+    types = page.run(
+        STAND_INS
+        + """
+        for (let number = 1; number <= 5; number += 1) speech.speak(`${number}.`);
+        speech.close();
+        for (let seq = 1; seq <= 5; seq += 1) say({ type: 'synthesis_complete', seq });
+        await settled();
+        return [socket.sent.map(({ type }) => type), told.length, speech.isAlive];
+        """
+    )
+    assert types == [["synthesize"] * 5 + ["close"], 5, False]
+
+
+def test_no_more_is_asked_for_than_the_player_has_room_for(page: Page) -> None:
+    counts = page.run(
+        STAND_INS
+        + """
+        player.bufferedSeconds = 60;
+        speech.speak('One.');
+        speech.speak('Two.');
+        const before = socket.sent.length;
+        player.bufferedSeconds = 1;
+        player.roomy();
+        await settled();
+        return [before, socket.sent.length];
+        """
+    )
+    assert counts == [0, 2]
+
+
+def test_audio_without_an_end_is_not_kept(page: Page) -> None:
+    told, written, sent = page.run(
+        STAND_INS
+        + """
+        speech.speak('Hello.');
+        say({ type: 'synthesis_start', seq: 1 });
+        const part = new Uint8Array(2 ** 24);
+        for (let count = 0; count < 9; count += 1) say(part);
+        return [told.map(([name]) => name), player.written, socket.sent.at(-1).type];
+        """
+    )
+    assert told == ["start", "failed"]
+    assert written <= 2**27
+    assert sent == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("event: audio_chunk\ndata: {\n\n", "the endpoint sent an event that cannot be read"),
+        ("event: audio_chunk\ndata: null\n\n", "the endpoint sent an event that cannot be read"),
+        (
+            'event: audio_chunk\ndata: {"data": "?"}\n\n',
+            "the endpoint sent an event that cannot be read",
+        ),
+        ('event: error\ndata: {"message": []}\n\n', "the endpoint failed"),
+        ("data: [DONE]\n\n", "the endpoint closed before completing"),
+        ("data: " + "x" * (2**24 + 1), "the endpoint sends an event that is too long"),
+        ("event: audio_stream_end\ndata: {}\n\nmore, and more", None),
+    ],
+)
+def test_a_stream_of_events_is_left_once_it_says_no_more(
+    page: Page, body: str, words: str | None
+) -> None:
+    told, left = page.run(
+        STAND_INS
+        + """
+        const { RequestSpeech } = await tools.at('request-speech.js');
+        let left = false;
+        const goesOn = !given.startsWith('data: [');
+        globalThis.fetch = async (_, { signal }) => new Response(new ReadableStream({
+          start(controller) {
+            signal.addEventListener('abort', () => { left = true; });
+            controller.enqueue(new TextEncoder().encode(given));
+            if (!goesOn) controller.close();
+          },
+          cancel() { left = true; },
+        }));
+        const asked = new RequestSpeech('/', player, { events: true });
+        const ended = new Promise((resolve) => {
+          asked.addEventListener('complete', () => resolve(null));
+          asked.addEventListener('failed', ({ detail }) => resolve(detail.message));
+        });
+        asked.speak('Hello.');
+        const message = await ended;
+        await settled();
+        return [message, left];
+        """,
+        body,
+    )
+    assert told == words
+    assert left
+
+
+# --- the audio thread -----------------------------------------------------------------------------
+
+WORKLET = (
+    Path(__file__).resolve().parents[2]
+    / "reference_client"
+    / "utterwire_player"
+    / "player-worklet.js"
+).read_text(encoding="utf-8")
+
+#: The processor with a clock that is turned by hand: `turn(n)` renders n quanta of 128 frames.
+BY_HAND = (
+    """
+let currentFrame = 0;
+let Processor;
+class AudioWorkletProcessor { port = { postMessage: (it) => told.push(it) }; }
+const registerProcessor = (_, it) => { Processor = it; };
+const told = [];
+"""
+    + WORKLET
+    + """
+const processor = new Processor({ processorOptions: { capacity: 1024, prebuffer: 0 } });
+const out = [];
+let goesOn = true;
+const turn = (count) => {
+  for (let quantum = 0; quantum < count; quantum += 1) {
+    const block = new Float32Array(128);
+    goesOn = processor.process([], [[block]]);
+    out.push(...block);
+    currentFrame += 128;
+  }
+};
+const give = (...messages) => messages.forEach((data) => processor.port.onmessage({ data }));
+const begin = (id) => ({ type: 'begin', id });
+const end = (id) => ({ type: 'end', id });
+const audio = (length) => ({ type: 'audio', samples: new Float32Array(length).fill(0.5) });
+const events = () => told.filter(({ type }) => type !== 'level').map(
+  ({ type, id = null, frame, frames = null }) => [type, id, frame, frames]);
+turn(8);
+"""
+)
+
+
+def test_silence_between_two_utterances_is_no_underrun_of_the_first(page: Page) -> None:
+    events = page.run(
+        BY_HAND
+        + """
+        give(begin('a'), audio(300));
+        turn(6);
+        // Its end comes late, and with it all of the next one.
+        give(end('a'), begin('b'), audio(100), end('b'));
+        turn(2);
+        return events();
+        """
+    )
+    assert events == [
+        ["begin", "a", 1024, None],
+        ["underrun", None, 1324, None],
+        ["resumed", None, 1324, 0],
+        ["end", "a", 1324, None],
+        ["drained", None, 1324, None],
+        ["begin", "b", 1792, None],
+        ["end", "b", 1892, None],
+        ["drained", None, 1892, None],
+    ]
+
+
+def test_an_underrun_that_is_interrupted_has_been_one(page: Page) -> None:
+    events = page.run(
+        BY_HAND
+        + """
+        give(begin('a'), audio(128));
+        turn(3);
+        give({ type: 'flush' });
+        turn(1);
+        return events();
+        """
+    )
+    assert events == [
+        ["begin", "a", 1024, None],
+        ["underrun", None, 1152, None],
+        ["resumed", None, 1408, 256],
+        ["flushed", None, 1408, None],
+    ]
+
+
+def test_the_processor_ends_when_it_is_told(page: Page) -> None:
+    assert page.run(BY_HAND + "give({ type: 'stop' }); turn(1); return goesOn;") is False
+
+
+@pytest.mark.slow
+def test_every_frame_is_accounted_for_whatever_comes_when(page: Page) -> None:
+    wrong = page.run(
+        BY_HAND
+        + """
+        const random = tools.random(77);
+        const wrong = [];
+        let sent = 0;
+        for (let number = 0; number < 300; number += 1) {
+          const before = told.length;
+          give(begin(number));
+          const sizes = Array.from({ length: 1 + random(4) }, () => 1 + random(250));
+          for (const size of sizes) {
+            give(audio(size));
+            turn(random(5));
+          }
+          give(end(number));
+          const length = sizes.reduce((sum, it) => sum + it, 0);
+          sent += length;
+          turn(12);
+          const mine = told.slice(before);
+          const at = (type) => mine.find((it) => it.type === type && it.id === number).frame;
+          const late = mine.filter(({ type }) => type === 'resumed')
+            .reduce((sum, { frames }) => sum + frames, 0);
+          if (at('end') - at('begin') !== length + late) wrong.push(number);
+        }
+        const heard = out.filter((it) => it === 0.5).length;
+        return [wrong, heard - sent];
+        """
+    )
+    assert wrong == [[], 0]
+
+
 # --- playing --------------------------------------------------------------------------------------
 
 
@@ -400,6 +713,21 @@ def test_more_than_the_ring_holds_is_played_in_order(page: Page) -> None:
     assert waited
 
 
+def test_a_prebuffer_beyond_the_ring_holds_nothing_up(page: Page) -> None:
+    page.page.click("h1")
+    page.run(
+        """
+        const { Player, Prebuffer } = await tools.at('utterwire-player.js');
+        const player = await Player.open({ prebuffer: new Prebuffer({ initial: 60, most: 60 }) });
+        await player.resume();
+        const begun = new Promise((resolve) => player.addEventListener('begin', resolve));
+        player.begin({ id: 'long' }).write(new Uint8Array(2 * 24000 * 30));
+        await begun;
+        await player.close();
+        """
+    )
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 TEXT = "Good day. Is it you? It is!"
@@ -459,6 +787,116 @@ def test_an_agent_is_simulated_and_interrupted_by_keyboard(page: Page) -> None:
     page.finished()
     assert [row["text"] for row in page.export()["sentences"]] == ["Hello."]
     assert page.complaints == []
+
+
+@pytest.mark.slow
+def test_who_speaks_anew_loses_only_what_was_before(page: Page) -> None:
+    page.speak("One two three. " * 20)
+    page.page.wait_for_selector("#spoken .sentence.playing")
+    page.speak("Here it is. All of it.")
+    page.finished()
+    assert page.page.locator("#spoken .sentence.lost").count() == 0
+    found = page.export()
+    assert [row["text"] for row in found["sentences"]] == ["Here it is.", "All of it."]
+    assert "interrupted" not in page.page.inner_text("#waterfall")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["websocket", "http"])
+def test_what_is_spoken_can_be_interrupted_when_another_endpoint_is_chosen(
+    page: Page, transport: str
+) -> None:
+    page.speak("One two three. " * 40, transport=transport)
+    page.page.wait_for_selector("#spoken .sentence.playing")
+    page.page.select_option("#endpoint", "1")
+    page.page.keyboard.press("Escape")
+    page.finished()
+    assert page.page.locator("#spoken .sentence.lost").count() >= 1
+    assert page.page.locator("#spoken .sentence.playing").count() == 0
+
+
+@pytest.mark.slow
+def test_the_page_stays_where_its_reader_is(page: Page) -> None:
+    page.page.set_viewport_size({"width": 360, "height": 500})
+    page.speak("One two three. " * 10)
+    page.page.wait_for_selector("#spoken .sentence.playing")
+    page.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    there = page.page.evaluate("scrollY")
+    page.finished()
+    # What is above may have grown since.
+    assert page.page.evaluate("scrollY") >= there
+
+
+def test_an_endpoint_that_lies_about_itself_harms_nothing(page: Page) -> None:
+    lies = [
+        {"limits": {"max_text_chars": 0, "min_speed": "x"}, "voices": ["<b>x</b>"], "formats": [1]},
+        {"voices": 5},
+        {
+            "voices": ["<img src=x>", 3, "v" * 10_000],
+            "formats": ["pcm_s16le", None],
+            "limits": {"max_text_chars": 0, "min_speed": "slow", "max_speed": None},
+            "profiles": {},
+            "sample_rates": "all",
+        },
+    ]
+    said = iter([{"type": "session", **lie} for lie in lies] + [lies[-1]])
+
+    def meet(socket: Any) -> None:
+        def answer(text: str) -> None:
+            if "hello" in text:
+                socket.send(json.dumps(next(said)))
+            elif "close" in text:
+                socket.close()
+
+        socket.on_message(answer)
+
+    page.page.route_web_socket("**/ui/relay/1/**", meet)
+    for _ in lies[:-1]:
+        page.page.select_option("#endpoint", "1")
+        page.page.locator("#notice", has_text="tells nothing of itself").wait_for()
+        page.page.select_option("#endpoint", "")
+        page.page.evaluate("document.getElementById('notice').textContent = ''")
+    page.page.select_option("#endpoint", "1")
+    page.page.wait_for_selector("#voice option:nth-child(2)", state="attached")
+    assert page.page.locator("#voice option").first.inner_text() == "<img src=x>"
+    assert page.page.locator("#format option").all_inner_texts() == ["pcm_s16le"]
+    page.speak("Hello there.")
+    page.page.wait_for_selector("#spoken .sentence")
+    assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.complaints == []
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_is_not_asked_again_and_again(page: Page) -> None:
+    told: list[str] = []
+    page.page.route("**/ui/state", lambda _: None)
+    for event in ("request", "requestfailed"):
+        page.page.on(event, lambda _, event=event: told.append(event))
+    # The page gives up after a while, and only then asks anew.
+    page.page.locator("#server-text", has_text="does not answer any more").wait_for()
+    while told.count("request") < 2:
+        page.page.wait_for_timeout(200)
+    assert told[:3] == ["request", "requestfailed", "request"]
+
+
+def test_why_a_page_is_not_let_in_is_told(page: Page) -> None:
+    refusal = {"error": "pages of this origin are not let in"}
+    page.page.route("**/ui/state", lambda route: route.fulfill(status=403, json=refusal))
+    page.page.locator("#server-text", has_text="--allowed-origins http").wait_for()
+    page.page.unroute("**/ui/state")
+    page.page.locator("#server-text", has_text="ready").wait_for()
+
+
+@pytest.mark.slow
+def test_what_the_server_offers_may_change(page: Page) -> None:
+    def answer(route: Any) -> None:
+        state = route.fetch().json()
+        route.fulfill(json={**state, "voices": ["only"]})
+
+    page.page.route("**/ui/state", answer)
+    page.page.wait_for_selector("#voice option:only-child", state="attached")
+    assert page.page.input_value("#voice") == "only"
+    page.page.unroute("**/ui/state")
 
 
 @pytest.mark.slow
@@ -559,3 +997,35 @@ def test_everybody_can_use_it(chromium: Any, server: str, width: int, scheme: st
     context.close()
     if not axe:
         pytest.skip("needs axe.min.js of npm's axe-core, whose path UTTERWIRE_AXE tells")
+
+
+@pytest.mark.slow
+def test_what_there_is_to_copy_works_as_it_is(page: Page, tmp_path: Path) -> None:
+    text = 'It\'s "quoted" \u2014 h\u00e9, a\\b.'
+    with serving(token="TOKEN") as url:
+        found = page.run(
+            """
+            const { snippets } = await tools.at('snippets.js');
+            const { http, text } = given;
+            const websocket = http.replace(/^http/, 'ws');
+            return snippets({ http, websocket, text, voice: 'bass', isSecret: true });
+            """,
+            {"http": url, "text": text},
+        )
+        code = {it["name"]: it["code"] for it in found}
+        compile(code["AWS SDK"], "aws.py", "exec")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+        def run(*command: str) -> str:
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        assert run(sys.executable, "-c", code["Python client"]).count("bytes of PCM") > 5
+        shell = code["Shell"].replace("utterwire say", f"{sys.executable} -m utterwire_client say")
+        if shutil.which("curl") is None:
+            shell = shell.partition("\n")[0]
+        run("sh", "-ec", shell)
+        assert {file.stat().st_size > 10_000 for file in tmp_path.iterdir()} == {True}

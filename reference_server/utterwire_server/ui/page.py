@@ -87,7 +87,11 @@ def page_routes(service: Service, relays: Mapping[str, Relay]) -> list[BaseRoute
     async def state(_: Request) -> Response:
         return JSONResponse(_state(service, relays), headers=_HEADERS)
 
-    return [Route(STATE, state), *(Route(path, file) for path in sorted(_files()))]
+    # Of a POST browsers tell the origin, of a GET to what passes for their own they do not.
+    return [
+        Route(STATE, state, methods=["POST"]),
+        *(Route(path, file) for path in sorted(_files())),
+    ]
 
 
 def _state(service: Service, relays: Mapping[str, Relay]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import ipaddress
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -22,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websocket_connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from utterwire_server.http import ResponseAborted, error_response
 from utterwire_server.logs import log_event
@@ -47,8 +48,13 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 #: As many frames wait here before the endpoint is held up.
 MAX_FRAMES: Final = 2
 #: What of the head of an endpoint's answer the page is shown, besides what begins so.
-_TOLD: Final = frozenset({"content-type", "retry-after"})
+_TOLD: Final = frozenset({"content-encoding", "content-type", "retry-after"})
 _PREFIX: Final = "utterwire-"
+#: Whatever an endpoint answers is no page of this server's.
+_NO_PAGE: Final = [
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+]
 _GONE: Final = 1001
 _NOT_REACHED: Final = 1014  # As a gateway's 502 (registry of close codes, RFC 6455 section 11.7).
 
@@ -82,6 +88,15 @@ def relay_address(url: str) -> str:
     for ending in (_SESSION, _INVOCATIONS):
         path = path.removesuffix(ending)
     return f"{scheme}://{parts.netloc}{path.rstrip('/')}"
+
+
+def _is_here(address: str) -> bool:
+    """Whether it is this machine, to which no proxy leads."""
+    host = (urlsplit(address).hostname or "").rstrip(".")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def http_transport() -> ModuleType | None:
@@ -189,22 +204,28 @@ class Relay:
                 ping_interval=PING_S,
                 ping_timeout=None,
                 ssl=_tls() if self.address.startswith("https:") else None,
+                proxy=None if _is_here(self.address) else True,
                 max_size=MAX_FRAME_BYTES,
                 max_queue=MAX_FRAMES,
                 logger=_SILENT,
             )
-        except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
+        except (OSError, WebSocketException, ValueError, ImportError) as error:
             log_event("relay_failed", endpoint=self._name, error=type(error).__name__)
             return _NOT_REACHED, f"the endpoint cannot be reached ({_kind(error)})"
         try:
             stall_s = self._service.settings.stall_timeout_s
-            down = asyncio.create_task(_down(endpoint, browser, stall_s), name="relay-down")
-            up = asyncio.create_task(_up(endpoint, browser), name="relay-up")
+            quiet = _Quiet(self._service.settings.idle_timeout_s)
+            down = asyncio.create_task(_down(endpoint, browser, stall_s, quiet), name="relay-down")
+            up = asyncio.create_task(_up(endpoint, browser, stall_s, quiet), name="relay-up")
             try:
-                await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
-                if up.done() and not up.result():
-                    # The endpoint ended it: what it said before that is still on its way.
-                    await asyncio.wait({down})
+                async with quiet.bound:
+                    await asyncio.wait({down, up}, return_when=asyncio.FIRST_COMPLETED)
+                    if up.done() and not up.result():
+                        # The endpoint ended it: what it said before that is still on its way.
+                        await asyncio.wait({down})
+            except TimeoutError:
+                # A visit that is ended raises none here.
+                return _GONE, f"nothing was said for {quiet.after_s:g} s"
             finally:
                 told = down.done()
                 down.cancel()
@@ -250,21 +271,27 @@ class Relay:
             answer.refuse("invalid_request", "the body did not come in time")
             return
         headers = {
-            "Content-Type": "application/json",
-            "Accept": request.headers.get("accept", "*/*"),
+            "Content-Type": b"application/json",
+            # As bytes: what a browser may put there need not be ASCII.
+            "Accept": request.headers.get("accept", "*/*").encode("latin-1"),
             # What is compressed comes late.
-            "Accept-Encoding": "identity",
+            "Accept-Encoding": b"identity",
         }
         await _while_there(request.receive, self._ask(httpx, bytes(body), headers, answer))
 
     async def _ask(
-        self, httpx: ModuleType, body: bytes, headers: dict[str, str], answer: _Answer
+        self, httpx: ModuleType, body: bytes, headers: dict[str, bytes], answer: _Answer
     ) -> None:
         url = self.address + _INVOCATIONS
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
         try:
             async with (
-                httpx.AsyncClient(timeout=timeout, verify=_tls(), follow_redirects=False) as client,
+                httpx.AsyncClient(
+                    timeout=timeout,
+                    verify=_tls(),
+                    follow_redirects=False,
+                    trust_env=not _is_here(self.address),
+                ) as client,
                 client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 told = [
@@ -272,11 +299,12 @@ class Relay:
                     for name, value in response.headers.items()
                     if name.lower() in _TOLD or name.lower().startswith(_PREFIX)
                 ]
-                await answer.begin(response.status_code, told)
-                async for part in response.aiter_bytes():
+                await answer.begin(response.status_code, told + _NO_PAGE)
+                # As it came: unpacked, a little could be more than there is room for.
+                async for part in response.aiter_raw():
                     await answer.put(part)
                 answer.complete = True
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
             log_event("relay_failed", endpoint=self._name, error=type(error).__name__)
             answer.refuse("internal", f"the endpoint cannot be reached ({_kind(error)})", 502)
 
@@ -323,11 +351,28 @@ class _Bare:
         await self._run(scope, receive, send)
 
 
-async def _down(endpoint: ClientConnection, browser: WebSocket, stall_s: float) -> tuple[int, str]:
+class _Quiet:
+    """Ends a session in which neither side says anything: who sleeps does not hang up."""
+
+    def __init__(self, after_s: float) -> None:
+        self.after_s = after_s
+        self._loop = asyncio.get_running_loop()
+        self.bound = asyncio.timeout(after_s)
+
+    def heard(self) -> None:
+        """Something was said."""
+        with suppress(RuntimeError):  # It has just ended, or not begun.
+            self.bound.reschedule(self._loop.time() + self.after_s)
+
+
+async def _down(
+    endpoint: ClientConnection, browser: WebSocket, stall_s: float, quiet: _Quiet
+) -> tuple[int, str]:
     """Carry what the endpoint says; how to close toward the browser."""
     try:
         while True:
             message = await endpoint.recv()
+            quiet.heard()
             async with asyncio.timeout(stall_s):
                 if isinstance(message, str):
                     await browser.send_text(message)
@@ -347,15 +392,23 @@ async def _down(endpoint: ClientConnection, browser: WebSocket, stall_s: float) 
         return (1000, "") if told in (1005, 1006, 1015) else (told, closed.rcvd.reason)
 
 
-async def _up(endpoint: ClientConnection, browser: WebSocket) -> bool:
+async def _up(
+    endpoint: ClientConnection, browser: WebSocket, stall_s: float, quiet: _Quiet
+) -> bool:
     """Carry what the browser says; whether it was the browser that ended it."""
     try:
         while True:
             message = await browser.receive()
             if message["type"] == "websocket.disconnect":
                 return True
+            quiet.heard()
             text = message.get("text")
-            await endpoint.send(message["bytes"] if text is None else text)
+            async with asyncio.timeout(stall_s):
+                await endpoint.send(message["bytes"] if text is None else text)
+    except TimeoutError:
+        # It takes nothing: it would not take a close frame either.
+        endpoint.transport.abort()
+        return False
     except ConnectionClosed:
         return False
 

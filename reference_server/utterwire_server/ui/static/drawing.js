@@ -160,9 +160,10 @@ export class Waveform {
   draw(canvas, heard) {
     const ratio = globalThis.devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = canvas;
-    if (canvas.width !== width * ratio || canvas.height !== height * ratio) {
-      canvas.width = width * ratio;
-      canvas.height = height * ratio;
+    const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== across || canvas.height !== down) {
+      canvas.width = across;
+      canvas.height = down;
     }
     const style = getComputedStyle(canvas);
     const paint = canvas.getContext("2d");

@@ -5,12 +5,16 @@ import { Waveform, drawWaterfall, told } from "./drawing.js";
 import { Measurement, between } from "./measurement.js";
 import { RequestSpeech } from "./request-speech.js";
 import { snippets } from "./snippets.js";
-import { Player, Prebuffer, SocketSpeech } from "./utterwire-player.js";
+import { Player, Prebuffer, SocketSpeech, classify, saidBy } from "./utterwire-player.js";
 
 const at = (id) => document.getElementById(id);
 const BASE = new URL("./", document.baseURI);
 const SESSION = "invocations-bidirectional-stream";
 const ASK_EVERY_MS = 2000;
+const ANSWER_MS = 10000;
+const MOST_NAMES = 1000;
+
+const HELD = "The browser has stopped the sound. It goes on when you come back, or speak anew.";
 
 const SAMPLES = {
   short: "Hello! I am listening.",
@@ -26,6 +30,9 @@ const SAMPLES = {
 
 let server = null; // What `ui/state` told last.
 let isGone = false;
+let asking = null; // Aborts the question that is under way.
+let refused = ""; // Why the server lets this page know nothing.
+let offeredLast = ""; // What the choices were made of.
 let player = null;
 let speech = null;
 let speechKey = "";
@@ -47,22 +54,46 @@ function authorized() {
 }
 
 async function askServer() {
+  asking?.abort();
+  const aborter = (asking = new AbortController());
+  const timer = setTimeout(() => aborter.abort(), ANSWER_MS);
   let answer = null;
+  let status = 0;
   try {
-    const response = await fetch(new URL("ui/state", BASE), { headers: authorized() });
-    if (response.status === 401) {
-      showLocked();
-      return;
-    }
-    if (response.ok) answer = await response.json();
+    // By POST: a browser then says which origin the page is of, so that a name that somebody has
+    // made to lead here learns nothing.
+    const { signal } = aborter;
+    const headers = authorized();
+    const response = await fetch(new URL("ui/state", BASE), { method: "POST", headers, signal });
+    status = response.status;
+    answer = await response.json();
   } catch {
     // Nobody is there: told below.
   }
-  const isFirst = server === null && answer !== null;
-  isGone = answer === null;
-  if (answer !== null) server = answer;
-  if (isFirst) fillChoices();
+  clearTimeout(timer);
+  if (asking !== aborter) return;
+  asking = null;
+  refused = status === 403 ? withAdvice(saidBy(answer?.error, "this page is not let in")) : "";
+  if (status === 401) {
+    showLocked();
+    return;
+  }
+  isGone = status !== 200 || answer === null;
+  if (!isGone) {
+    server = answer;
+    // While it loads, or after it began anew, it offers something else.
+    const { voices, formats, profiles, endpoints, token, speed } = server;
+    const offer = JSON.stringify([voices, formats, profiles, endpoints, token, speed]);
+    if (offer !== offeredLast) fillChoices();
+    offeredLast = offer;
+  }
   showServer();
+}
+
+/** What a refusal says, and what helps against it. */
+function withAdvice(said) {
+  const isOrigin = said === "pages of this origin are not let in";
+  return isOrigin ? `${said}; start the server with --allowed-origins ${location.origin}` : said;
 }
 
 function showLocked() {
@@ -83,7 +114,9 @@ function setStatus(status, text) {
 }
 
 function showServer() {
-  if (isGone) {
+  if (refused) {
+    setStatus("gone", sentence(refused));
+  } else if (isGone) {
     setStatus("gone", server ? "The server does not answer any more." : "The server does not answer.");
   } else {
     setStatus(server.status, `${server.status} · engine ${server.engine} · ${server.version}`);
@@ -125,7 +158,7 @@ function setOptions(select, values, labels = {}) {
 
 function fillChoices() {
   at("token-field").hidden = !server.token;
-  notice("");
+  if (offeredLast === "") notice("");
   const names = { "": "this server" };
   for (const { name, url } of server.endpoints) names[name] = url;
   setOptions(at("endpoint"), Object.keys(names).sort(), names);
@@ -142,6 +175,27 @@ function offered() {
   const rates = Object.fromEntries(session.formats.map((format) => [format, session.sample_rates]));
   const { min_speed: min, max_speed: max } = session.limits;
   return { ...session, formats: rates, speed: { min, max }, ...session.limits };
+}
+
+/** What of `session` can be used; null if it cannot, whatever an endpoint may have put into it. */
+function understood({ voices, formats, sample_rates, profiles, limits }) {
+  const names = (list) => (Array.isArray(list) ? list : [])
+    .filter((name) => typeof name === "string" && name !== "").slice(0, MOST_NAMES);
+  const rates = (Array.isArray(sample_rates) ? sample_rates : []).filter(Number.isFinite);
+  const { min_speed: min, max_speed: max, max_text_chars: longest } = limits ?? {};
+  if (names(voices).length === 0 || names(formats).length === 0) return null;
+  const isSpeed = min > 0 && max >= min && max <= 100;
+  return {
+    voices: names(voices),
+    formats: names(formats),
+    sample_rates: rates,
+    profiles: names(profiles),
+    limits: {
+      min_speed: isSpeed ? min : 0.5,
+      max_speed: isSpeed ? max : 2,
+      max_text_chars: Number.isInteger(longest) && longest > 0 ? longest : 4096,
+    },
+  };
 }
 
 function fillForEndpoint() {
@@ -168,7 +222,8 @@ function isPossible(transport) {
 
 async function chooseEndpoint() {
   const name = at("endpoint").value;
-  dropSpeech();
+  // What is being spoken goes on, and can be interrupted still.
+  if (!isSpeaking()) dropSpeech();
   fillForEndpoint();
   if (name === "" || remote.has(name) || !isPossible("websocket")) return;
   try {
@@ -190,8 +245,10 @@ function introduced(url) {
       reject(new Error("no session"));
     };
     socket.onmessage = ({ data }) => {
-      const message = typeof data === "string" ? JSON.parse(data) : {};
-      if (message.type === "session") resolve(message);
+      const { message } = classify(data);
+      const told = message?.type === "session" ? understood(message) : null;
+      if (told !== null) resolve(told);
+      socket.onmessage = null;
       socket.send('{"type":"close"}');
     };
   });
@@ -209,6 +266,12 @@ function notice(text, isError = false) {
   const place = at("notice");
   place.classList.toggle("error", isError);
   if (place.textContent !== text) place.textContent = text;
+}
+
+/** A message as a sentence. */
+function sentence(words) {
+  const bare = words.replace(/[.]+$/, "");
+  return bare === "" ? words : `${bare[0].toUpperCase()}${bare.slice(1)}.`;
 }
 
 function isSpeaking() {
@@ -230,10 +293,19 @@ function prebufferKey() {
   return `prebuffer ${at("endpoint").value} ${at("transport").value}`;
 }
 
+/** The browser's memory for this tab; some forbid it. */
+function memory() {
+  try {
+    return globalThis.sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
 /** The player, made on the first click: before that a browser would keep it silent. */
 async function openPlayer() {
   if (player === null) {
-    const initial = Number(sessionStorage.getItem(prebufferKey())) || undefined;
+    const initial = Number(memory()?.getItem(prebufferKey())) || undefined;
     const opened = await Player.open({ prebuffer: new Prebuffer({ initial }) });
     listen(opened);
     player = opened;
@@ -256,8 +328,9 @@ function listen(to) {
     if (line?.base) line.base += 1000 * detail.seconds;
   });
   to.addEventListener("flushed", ({ detail }) => {
-    for (const [id, { element }] of spoken) {
-      if (!element.classList.contains("heard")) loseSentence(id);
+    // Of those that were begun since, nothing is lost.
+    for (const id of detail.ids) {
+      if (!spoken.get(id)?.element.classList.contains("heard")) loseSentence(id);
     }
     finishRun();
     if (interruptedAt === null) return;
@@ -266,7 +339,14 @@ function listen(to) {
   });
   to.addEventListener("drained", () => finishRun());
   to.addEventListener("prebuffer", ({ detail }) => {
-    sessionStorage.setItem(prebufferKey(), detail.seconds);
+    memory()?.setItem(prebufferKey(), detail.seconds);
+  });
+  to.context.addEventListener("statechange", () => {
+    if (to.context.state === "running") {
+      if (at("notice").textContent === HELD) notice("");
+    } else if (isSpeaking() && starting === null) {
+      notice(HELD, true);
+    }
   });
 }
 
@@ -295,10 +375,7 @@ function follow(it) {
   it.addEventListener("failed", ({ detail }) => {
     loseSentence(detail.id);
     const kept = detail.seconds > 0 ? `: ${detail.seconds.toFixed(1)} s of audio kept` : "";
-    const told = detail.message.replace(/[.]$/, "");
-    const origin = "pages of this origin are not let in";
-    const advice = told === origin ? `; start the server with --allowed-origins ${location.origin}` : "";
-    notice(`${told[0].toUpperCase()}${told.slice(1)}${kept}${advice}.`, true);
+    notice(sentence(`${withAdvice(detail.message.replace(/[.]+$/, ""))}${kept}`), true);
     finishRun();
   });
 }
@@ -452,7 +529,7 @@ function settle() {
   isDirty = true;
   updateButtons();
   if (!measurement || writing || !measurement.isOver || measurement.isCounted) return;
-  if (measurement.isInterrupted || measurement.rows.some((row) => row.failure)) return;
+  if (measurement.rows.some((row) => row.failure)) return;
   measurement.isCounted = true;
   const { first_byte_s: firstByte, heard_s: heard } = measurement.summary();
   if (heard === null) return;
@@ -486,7 +563,7 @@ function setWords({ id, words }) {
   const parts = [];
   let done = 0;
   for (const word of line.words) {
-    if (word.char_start < done) continue;
+    if (word.char_start < done || word.char_end > points.length) continue;
     parts.push(points.slice(done, word.char_start).join(""));
     word.element = document.createElement("span");
     word.element.className = "word";
@@ -504,7 +581,15 @@ function startWords({ id, audibleAt }) {
   if (!line) return;
   line.base = audibleAt;
   line.element.classList.add("playing");
-  line.element.scrollIntoView?.({ block: "nearest" });
+  showSentence(line.element);
+}
+
+/** Scroll the box, and not the page: its reader may be elsewhere. */
+function showSentence(element) {
+  const box = at("spoken");
+  const [{ top, bottom }, shown] = [element.getBoundingClientRect(), box.getBoundingClientRect()];
+  if (top < shown.top) box.scrollTop -= shown.top - top;
+  else if (bottom > shown.bottom) box.scrollTop += bottom - shown.bottom;
 }
 
 function finishWords(id) {
@@ -683,8 +768,12 @@ document.addEventListener("keydown", (event) => {
 });
 new ResizeObserver(() => (isDirty = true)).observe(at("waveform"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (isDirty = true));
+document.addEventListener("visibilitychange", () => {
+  // Who comes back from elsewhere may find the sound stopped.
+  if (!document.hidden && isSpeaking() && starting === null) player?.resume();
+});
 setInterval(() => {
-  if (!document.hidden) askServer();
+  if (!document.hidden && asking === null) askServer();
 }, ASK_EVERY_MS);
 showSnippets();
 askServer();
