@@ -225,9 +225,10 @@ async def _by_http(place: Place, plan: Plan, text: str, row: Row, *, events: boo
         ("Accept", "text/event-stream" if events else "*/*"),
         ("Accept-Encoding", "identity"),
     ]
-    local = is_loopback(url)
-    verify: Any = False if local and where.tls is None else where.tls or True
-    async with httpx.AsyncClient(verify=verify, trust_env=not local, timeout=_PATIENCE_S) as client:
+    # Where nothing is to be verified, no authorities are read.
+    verify: Any = False if url.startswith("http:") else where.tls or True
+    trust = not is_loopback(url)
+    async with httpx.AsyncClient(verify=verify, trust_env=trust, timeout=_PATIENCE_S) as client:
         for number in range(plan.rounds + 1):
             try:
                 async with (
@@ -236,21 +237,40 @@ async def _by_http(place: Place, plan: Plan, text: str, row: Row, *, events: boo
                 ):
                     if response.status_code != 200:
                         raise NotMeasured(f"HTTP {response.status_code}")
-                    reader = EventStreamReader()
+                    audio = _Events() if events else None
                     async for data in response.aiter_raw():
                         seen["received_bytes"] += len(data)
-                        size = _audio_of(reader, data) if events else len(data)
+                        size = len(data) if audio is None else audio.audio_of(data)
                         if size:
                             seen.setdefault("first_at", loop.time())
                             seen["audio_bytes"] += size
+                    if audio is not None and not audio.ended:
+                        raise NotMeasured("the endpoint's events break off")
             except httpx.HTTPError as exc:
                 raise NotMeasured(f"HTTP failed: {exc or type(exc).__name__}") from None
 
 
-def _audio_of(reader: EventStreamReader, data: bytes) -> int:
-    """How much audio is in the events that are whole now, decoded as a listener has to."""
-    return sum(
-        len(base64.b64decode(json.loads(event.data)["data"], validate=True))
-        for event in reader.feed(data)
-        if event.name == "audio_chunk"
-    )
+class _Events:
+    """A body of events, decoded as a listener has to."""
+
+    def __init__(self) -> None:
+        self._reader = EventStreamReader()
+        self.ended = False
+
+    def audio_of(self, data: bytes) -> int:
+        """How much audio is in the events that are whole now. Raises `NotMeasured`."""
+        size = 0
+        for event in self._reader.feed(data):
+            match event.name:
+                case "audio_chunk":
+                    try:
+                        size += len(base64.b64decode(json.loads(event.data)["data"], validate=True))
+                    except (ValueError, KeyError, TypeError):
+                        raise NotMeasured(
+                            "the endpoint sends an event that cannot be read"
+                        ) from None
+                case "audio_stream_end":
+                    self.ended = True
+                case "error":
+                    raise NotMeasured("the endpoint sends an event that tells of an error")
+        return size

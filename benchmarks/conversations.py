@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from finding import Finding, Row
+from finding import Finding, NotMeasured, Row
 from speaking import Place, Plan, Tap, spoken
 from spread import Spread
 from token_stream import Best, PacedTokens, Uncut, decisive_token, tokens
@@ -356,7 +356,8 @@ async def _interrupt(session: Session, tap: Tap, row: Row, moment_s: float) -> b
     stopped_at = loop.time()
     await listening
     _count(row, "tasks_left", len(asyncio.all_tasks() - before))
-    assert player.flushed_at is not None
+    if player.flushed_at is None:
+        raise NotMeasured("the endpoint has spoken a long text before it can be interrupted")
     row.add(
         silent_ms=1000 * (player.flushed_at - asked_at),
         last_audio_ms=1000 * ((tap.audio_at or asked_at) - asked_at),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from carriage import CLIPS, base64_bytes, words_wrong
+from carriage import CLIPS, _Events, base64_bytes, words_wrong
 from conversations import ANSWERS, promptness
-from finding import Finding, Row
+from finding import Finding, NotMeasured, Row
 from hypothesis import given
 from hypothesis import strategies as st
 from recogniser import RecogniserError
@@ -89,6 +89,25 @@ class TestTokens:
 @pytest.mark.parametrize(("size", "encoded"), [(0, 0), (1, 4), (3, 4), (4, 8), (1920, 2560)])
 def test_base64(size: int, encoded: int) -> None:
     assert base64_bytes(size) == encoded
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["{", "null", "{}", '{"data": 5}', '{"data": "*"}'],
+)
+def test_an_event_that_cannot_be_read_is_told_in_one_line(data: str) -> None:
+    with pytest.raises(NotMeasured, match="cannot be read"):
+        _Events().audio_of(f"event: audio_chunk\ndata: {data}\n\n".encode())
+
+
+def test_events_that_fail_or_break_off_are_no_sample() -> None:
+    events = _Events()
+    assert events.audio_of(b'event: audio_chunk\ndata: {"data": "AAAA"}\n\nevent: aud') == 3
+    assert not events.ended
+    assert events.audio_of(b"io_stream_end\ndata: {}\n\n") == 0
+    assert events.ended
+    with pytest.raises(NotMeasured, match="error"):
+        events.audio_of(b'event: error\ndata: {"message": "x"}\n\n')
 
 
 class Ears:
