@@ -4,6 +4,7 @@ import { EventStream } from "./event-stream.js";
 import { Speech, saidBy } from "./utterwire-player.js";
 
 const LONGEST_REFUSAL = 65536;
+const LINGER_MS = 1000; // So long a body may go on after its last event.
 
 class Failed extends Error {
   constructor(code, message) {
@@ -31,7 +32,7 @@ export class RequestSpeech extends Speech {
   ask(line) {
     const aborter = new AbortController();
     this.#aborter = aborter;
-    this.#request(line, aborter.signal).catch((error) => {
+    this.#request(line, aborter).catch((error) => {
       if (error.name === "AbortError") return;
       // Whatever else may come of it.
       aborter.abort();
@@ -53,14 +54,15 @@ export class RequestSpeech extends Speech {
     this.isAlive = false;
   }
 
-  async #request(line, signal) {
+  async #request(line, aborter) {
+    const { signal } = aborter;
     const headers = { "Content-Type": "application/json" };
     if (this.#events) headers.Accept = "text/event-stream";
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
     const body = JSON.stringify({ text: line.text, ...line.fields });
     const response = await fetch(this.#url, { method: "POST", headers, body, signal });
     if (!response.ok) throw await refusal(response);
-    if (this.#events) await this.#readEvents(line, response);
+    if (this.#events) await this.#readEvents(line, response, aborter);
     else await this.#readAudio(line, response);
   }
 
@@ -74,14 +76,19 @@ export class RequestSpeech extends Speech {
     await this.completed(line);
   }
 
-  async #readEvents(line, { body }) {
+  async #readEvents(line, { body }, aborter) {
     const stream = new EventStream();
+    let timer = null;
     for await (const bytes of parts(body)) {
-      for (const { event, data } of stream.push(bytes)) {
-        if (EVENTS.has(event) && (await this.#obey(line, event, fieldsOf(data)))) return;
+      // Read to its end, so that the next request has its connection.
+      for (const { event, data } of timer === null ? stream.push(bytes) : []) {
+        if (!EVENTS.has(event) || !(await this.#obey(line, event, fieldsOf(data)))) continue;
+        timer = setTimeout(() => aborter.abort(), LINGER_MS);
+        break;
       }
     }
-    throw new Failed(null, "the endpoint closed before completing");
+    if (timer === null) throw new Failed(null, "the endpoint closed before completing");
+    clearTimeout(timer);
   }
 
   /** Whether it was the last event. */

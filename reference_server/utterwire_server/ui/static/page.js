@@ -12,6 +12,7 @@ const BASE = new URL("./", document.baseURI);
 const SESSION = "invocations-bidirectional-stream";
 const ASK_EVERY_MS = 2000;
 const ANSWER_MS = 10000;
+const INTRODUCTION_MS = 15000; // A relay has ten seconds to get through.
 const MOST_NAMES = 1000;
 
 const HELD = "The browser has stopped the sound. It goes on when you come back, or speak anew.";
@@ -238,7 +239,7 @@ async function chooseEndpoint() {
 function introduced(url) {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url);
-    const timer = setTimeout(() => socket.close(), 5000);
+    const timer = setTimeout(() => socket.close(), INTRODUCTION_MS);
     socket.onopen = () => socket.send('{"type":"hello","protocol_versions":[1]}');
     socket.onclose = () => {
       clearTimeout(timer);
