@@ -493,7 +493,7 @@ async def test_a_request_with_an_odd_accept_is_carried(
 ) -> None:
     _, near = pair
     answer = await client.post(
-        f"{near.http}{RELAYED}/invocations", json={"text": "Hello."}, headers={"Accept": b"\xe9"}
+        f"{near.http}{RELAYED}/invocations", json={"text": "Hello."}, headers=[(b"Accept", b"\xe9")]
     )
     assert answer.status_code == 200
 

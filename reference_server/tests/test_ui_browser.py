@@ -828,7 +828,7 @@ def test_the_page_stays_where_its_reader_is(page: Page) -> None:
 
 
 def test_an_endpoint_that_lies_about_itself_harms_nothing(page: Page) -> None:
-    lies = [
+    lies: list[dict[str, Any]] = [
         {"limits": {"max_text_chars": 0, "min_speed": "x"}, "voices": ["<b>x</b>"], "formats": [1]},
         {"voices": 5},
         {
