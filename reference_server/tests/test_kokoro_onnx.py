@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -271,3 +274,40 @@ def test_all_voices_of_a_language_are_offered(folder: ModelFolder) -> None:
     assert engine.voices[0] == "af_heart"
     assert set(engine.voices) == {voice for voice in folder.voices if voice[0] == "a"}
     assert set(engine.refused) == set(folder.voices) - set(engine.voices)
+
+
+MANY_SIZES = """
+import random, threading
+from pathlib import Path
+import numpy as np
+from utterwire_server.engines.kokoro import onnx
+
+def resident_mib():
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1_024
+
+def work():
+    chance, kept = random.Random(1), []
+    for _ in range(300):
+        kept.append(np.ones(chance.randrange(1_000, 6_000_000), np.uint8))
+        if chance.random() < 0.5 or len(kept) > 20:
+            kept.pop(chance.randrange(len(kept)))
+
+onnx._give_back_large_blocks()
+before = resident_mib()
+threads = [threading.Thread(target=work) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(resident_mib() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc is not glibc's")
+def test_large_blocks_are_given_back_by_every_thread() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_SIZES], capture_output=True, text=True, check=True
+    )
+    # Kept, it was some 200 MiB.
+    assert float(done.stdout) < 60

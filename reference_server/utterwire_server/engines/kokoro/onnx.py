@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +35,9 @@ __all__ = ["KokoroOnnxEngine", "OnnxAcoustics", "sensible_threads"]
 _FRONT: Final = "kokoro-front.onnx"
 _GENERATOR: Final = "kokoro-generator.onnx"
 _MOST_THREADS: Final = 4
+# Of glibc's malloc.h.
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_BYTES: Final = 1 << 20
 
 # Columns of what the front gives, for each frame.
 _X_COLUMNS: Final = 2
@@ -72,6 +77,7 @@ class KokoroOnnxEngine(KokoroEngine):
             raise ValueError("onnxruntime is not installed; pip install 'utterwire[kokoro]'")
         if threads is not None and threads < 1:
             raise ValueError(f"{threads} threads; there must be 1 or more")
+        _give_back_large_blocks()
         make = partial(OnnxAcoustics, folder.file(_FRONT), folder.file(_GENERATOR))
         super().__init__(
             folder,
@@ -178,6 +184,16 @@ class OnnxAcoustics:
         finally:
             self._running = None
         return made
+
+
+def _give_back_large_blocks() -> None:
+    """Have malloc return blocks from 1 MiB upward to the system when they are freed.
+
+    glibc raises that limit by itself up to 32 MiB, and then keeps what lies between blocks that are
+    in use, in a heap for each thread: hundreds of MiB after some minutes (mallopt(3)).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
