@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from utterwire_client import (
+    Audio,
     AudioMissing,
     Backend,
     ConnectFailed,
@@ -19,6 +20,7 @@ from utterwire_client import (
     Session,
     SessionLost,
     SpeechIncomplete,
+    Spoken,
     UtteranceCancelled,
     UtteranceRejected,
     UtterwireError,
@@ -42,12 +44,13 @@ HANG_S = 100
 
 
 class Outcome(NamedTuple):
-    """What became of a speech: the errors told, the rules found broken, and whether an interruption
-    dropped the session (None if it never came to one)."""
+    """What became of a speech: the errors told, the rules found broken, whether an interruption
+    dropped the session (None if it never came to one), and how much was heard."""
 
     errors: set[type[UtterwireError]]
     broken: set[str]
     dropped: bool | None
+    heard_bytes: int
 
 
 def over(kind: str, proxy: Any, broken: set[str]) -> AbstractAsyncContextManager[Session | Backend]:
@@ -72,6 +75,7 @@ async def outcome(url: str, fault: str, kind: str = "websocket") -> Outcome:
     errors: set[type[UtterwireError]] = set()
     broken: set[str] = set()
     dropped = None
+    heard_bytes = 0
     async with asyncio.timeout(HANG_S), FaultProxy(url, FAULTS[fault]) as proxy:
         try:
             async with over(kind, proxy, broken) as backend:
@@ -80,6 +84,8 @@ async def outcome(url: str, fault: str, kind: str = "websocket") -> Outcome:
                 try:
                     async for event in speech:
                         texts[event.sentence.text] = None
+                        if isinstance(event, Spoken) and isinstance(event.event, Audio):
+                            heard_bytes += len(event.event.data)
                         if isinstance(event, Lost):
                             errors.add(type(event.error))
                 except SpeechIncomplete as exc:
@@ -101,7 +107,7 @@ async def outcome(url: str, fault: str, kind: str = "websocket") -> Outcome:
                     pass
         except ConnectFailed as exc:
             errors.add(type(exc))
-    return Outcome(errors, broken, dropped)
+    return Outcome(errors, broken, dropped, heard_bytes)
 
 
 NONE: set[type[UtterwireError]] = set()
@@ -147,6 +153,28 @@ async def test_what_an_endpoint_gets_wrong(
     assert found.errors == errors
     assert broken is None or broken in found.broken
     assert dropped is None or found.dropped is dropped
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(
+            "seq-from-zero",
+            "seq-in-threes",
+            "seq-as-string",
+            "control-with-nan",
+            "control-too-deep",
+        ),
+        *("utterances-mixed", "second-first", "next-start-before-end", "start-twice"),
+    ],
+)
+async def test_whoever_mixes_up_utterances_is_asked_for_nothing_twice(
+    reference: Callable[..., Awaitable[Any]], fault: str
+) -> None:
+    server = await reference()
+    honest = await outcome(server.url, "seq-left-out")
+    assert honest.heard_bytes > 0
+    assert (await outcome(server.url, fault)).heard_bytes <= honest.heard_bytes
 
 
 @pytest.mark.parametrize(

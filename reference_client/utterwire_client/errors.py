@@ -133,7 +133,9 @@ class DeadlineExceeded(UtterwireError, TimeoutError):
 
     ``which`` names the deadline; ``seconds`` is its length; ``audio_bytes`` counts what of this
     utterance had arrived. After ``connect`` there is no session; after any other the session is
-    over, for a peer that went silent cannot be relied on (``protocol.md#timeouts``).
+    over, for a peer that went silent cannot be relied on (``protocol.md#timeouts``). ``retryable``
+    is False where the peer had mixed up utterances before: the audio of this one may have come as
+    that of another.
     """
 
     retryable = True
@@ -163,6 +165,8 @@ class SessionLost(UtterwireError):
     counts what of this utterance had arrived: it is not the whole of it. ``processed`` is False
     where the endpoint said that it never looked at the request (its ``seq`` is above
     ``last_seq``), so that sending it again cannot speak it twice, and None where nobody knows.
+    ``retryable`` is False, too, where the endpoint had mixed up utterances before: the audio of
+    this one may have come as that of another.
     """
 
     def __init__(

@@ -69,6 +69,14 @@ _logger = logging.getLogger("utterwire_client")
 # Close codes after which the same request would meet the same fate (RFC 6455 section 7.4.1).
 _FINAL_CODES = frozenset({1002, 1003, 1007, 1008, 1009, 1010})
 _FINAL_REASONS = frozenset({"policy", "message_too_big"})
+#: Rules whose breach lets the audio of one utterance be taken for that of another, or a terminal
+#: message be missed.
+_MIX_UPS = frozenset(
+    {
+        *("complete.audio-bytes", "control.schema", "control.strict-json"),
+        *("order.complete-had-start", "order.nothing-after-terminal", "order.one-terminal"),
+    }
+)
 
 #: Audio of one utterance that may wait to be read (22 s of speech at the default format).
 BUFFER_BYTES = 1024 * 1024
@@ -139,6 +147,7 @@ class Session:
         self._hello_seq: int | None = None
         self._cancel_seqs: set[int] = set()
         self._logged: set[str] = set()
+        self._mixed_up = False
         self._close_sent = False
         self._speaks_version_1: bool | None = None
         self._next_id = 1
@@ -564,6 +573,7 @@ class Session:
             case SessionClosed():
                 self._end(lambda inbox: _session_closed(inbox, event))
             case ProtocolViolation():
+                self._mixed_up |= event.requirement in _MIX_UPS
                 self._report(event.requirement, event.message)
             case _:
                 pass  # control messages of unknown type (protocol.md#extension)
@@ -853,7 +863,15 @@ class Session:
         if self._over is not None:
             return
         self._over = error
-        for inbox in (*self._unended.values(), *self._held):
+        for inbox in self._unended.values():
+            failure = error(inbox)
+            if self._mixed_up and isinstance(failure, SessionLost | DeadlineExceeded):
+                # It may have been heard as part of another: asked for again it is heard twice.
+                failure.retryable = False
+                if isinstance(failure, SessionLost):
+                    failure.processed = None
+            inbox.end(failure)
+        for inbox in self._held:
             inbox.end(error(inbox))
         self._unended.clear()
         self._held.clear()
