@@ -237,6 +237,13 @@ CONVERSATIONS += [
         {"from": "client", "json": {"type": "cancel", "request_id": "A "}},
     ]
 ]
+# Two ids that look alike.
+CONVERSATIONS += [
+    [
+        {"from": "client", "json": {"text": "Hello.", "request_id": "\u00e9"}},
+        {"from": "client", "json": {"text": "Hello.", "request_id": "e\u0301"}},
+    ]
+]
 
 
 def _page(number: int, flags: int, body: bytes) -> bytes:

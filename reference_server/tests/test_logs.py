@@ -61,6 +61,17 @@ def test_what_a_library_says_over_and_over_is_told_once_a_second() -> None:
     assert sum(line["event"] == "session_opened" for line in lines) == 8
 
 
+def test_levels_are_put_back() -> None:
+    loggers = [logging.getLogger(name) for name in (None, "utterwire", "uvicorn")]
+    before = [each.level for each in loggers]
+    reading, writing = os.pipe()
+    with logging_to(writing, level=logging.ERROR):
+        assert [each.level for each in loggers] != before
+    os.close(writing)
+    os.close(reading)
+    assert [each.level for each in loggers] == before
+
+
 def test_an_error_is_told_by_type_and_place_only() -> None:
     try:
         raise ValueError("cannot speak 'spoken words'")

@@ -156,16 +156,18 @@ def logging_to(descriptor: int | None = None, level: int = logging.INFO) -> Iter
     handler.setFormatter(JsonFormatter())
     handler.addFilter(_Repeats())
     root = logging.getLogger()
-    before = (root.level, list(root.handlers))
+    handlers = list(root.handlers)
+    levels = {root: logging.WARNING, logger: level, logging.getLogger("uvicorn"): logging.WARNING}
+    before = {each: each.level for each in levels}
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    logger.setLevel(level)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for each, passed in levels.items():
+        each.setLevel(passed)
     try:
         yield
     finally:
-        root.setLevel(before[0])
-        root.handlers[:] = before[1]
+        for each, passed in before.items():
+            each.setLevel(passed)
+        root.handlers[:] = handlers
         handler.close()
 
 
