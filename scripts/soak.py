@@ -314,16 +314,17 @@ def judge(
     """The verdicts on what was seen; ``after`` is None for a run that was broken off."""
     at_rest = [look["rss_mib"] for look in (*rests, *([after] if after else ()))]
     third = at_rest[-max(2, len(at_rest) // 3) :]
-    spread = max(third, default=0) / min(third, default=1) - 1
-    long_enough = looks[-1]["at_s"] - looks[0]["at_s"] >= MEMORY_FROM_S * 0.95
+    # None as long as there was no rest.
+    spread = round(max(third) / min(third) - 1, 4) if third else None
+    judged = looks[-1]["at_s"] - looks[0]["at_s"] >= MEMORY_FROM_S * 0.95 and len(third) > 2
     return {
         "memory": {
             "first_mib": round(looks[0]["rss_mib"], 1),
             "at_rest_mib": [round(value, 1) for value in at_rest],
             "last_third": len(third),
-            "last_third_spread": round(spread, 4),
+            "last_third_spread": spread,
             "most": MEMORY_SPREAD,
-            "flat": spread <= MEMORY_SPREAD if long_enough and len(third) > 2 else None,
+            "flat": spread <= MEMORY_SPREAD if spread is not None and judged else None,
         },
         "left_behind": None if after is None else left_behind(looks[0], after),
     }

@@ -73,8 +73,12 @@ _FINAL_REASONS = frozenset({"policy", "message_too_big"})
 #: message be missed.
 _MIX_UPS = frozenset(
     {
-        *("complete.audio-bytes", "control.schema", "control.strict-json"),
-        *("order.complete-had-start", "order.nothing-after-terminal", "order.one-terminal"),
+        "complete.audio-bytes",
+        "control.schema",
+        "control.strict-json",
+        "order.complete-had-start",
+        "order.nothing-after-terminal",
+        "order.one-terminal",
     }
 )
 
