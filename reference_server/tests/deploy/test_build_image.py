@@ -36,25 +36,29 @@ def test_what_is_lost_when_a_server_is_told_to_stop(timeout: str, rtf: str, lost
         assert len(told["audio_bytes_told"]) == len(build_image.SPOKEN)
 
 
-@pytest.mark.parametrize("audio", [True, False])
-def test_a_server_that_breaks_off_has_lost_something(audio: bool) -> None:
+@pytest.mark.parametrize("after", ["nothing", "the start", "audio"])
+def test_a_server_that_breaks_off_has_lost_something(after: str) -> None:
     def speak(session: ServerConnection) -> None:
-        session.recv()
-        session.send('{"type": "synthesis_start"}')
-        if audio:
+        if after != "nothing":
+            session.recv()
+            session.send('{"type": "synthesis_start"}')
+        if after == "audio":
             session.send(b"\0\0")
             session.recv()
         session.socket.shutdown(socket.SHUT_RDWR)
 
-    with serve(speak, "127.0.0.1", 0, compression=None) as server:
+    with (
+        serve(speak, "127.0.0.1", 0, compression=None) as server,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
+    ):
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        told = build_image.drained(process, server.socket.getsockname()[1])
-        server.shutdown()
-        thread.join()
-        assert process.stdin is not None
-        process.stdin.close()
+        try:
+            told = build_image.drained(process, server.socket.getsockname()[1])
+        finally:
+            process.kill()
+            server.shutdown()
+            thread.join()
     assert told["nothing_lost"] is False
     assert told["session_closed"] == "nothing: ConnectionClosedError"
     assert told["exit_status"] == -15
