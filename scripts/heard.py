@@ -1,11 +1,11 @@
 """What a listener hears of the reference server, three times over, and whether it repeats.
 
-    python scripts/heard.py                      writes evidence/heard.json; takes over an hour
+    python scripts/heard.py                      writes evidence/heard.json; takes about an hour
     python scripts/heard.py --repeat 2 --out -   tries it in some minutes
 
-`utterwire latency --browser` listens to its usual answers in every way, so many times; that is done
-again and again on the same server, with the tone engine as fast as `--rtf` says. Kept are the
-spreads of each measurement, which medians do not lie within 10 % of each other, and how the goals
+`utterwire latency --browser` listens to the answers of `heard_answers.toml` in every way, so many
+times; that is done again and again on the same server, with the tone engine as fast as `--rtf`
+says. Kept are the spreads of each measurement, which medians do not lie within 10 % of each other, and how the goals
 are met: heard at most 60 ms after the first byte, silent at most 50 ms after Interrupt, no
 underruns, every sample rendered as it came. It needs the extras `server` and `browser`, Chromium,
 and a quiet machine.
@@ -39,6 +39,7 @@ LIBRARIES = ("numpy", "playwright", "starlette", "uvicorn", "websockets")
 REAL_TIME_FACTOR = 0.3
 BYTE_TO_HEARD_S = 0.060
 SILENCE_S = 0.050
+ANSWERS = ROOT / "scripts" / "heard_answers.toml"
 CONTAINERS = ("schemas", "protocol", "reference_server", "reference_client")
 
 
@@ -79,7 +80,7 @@ def _server(real_time_factor: float) -> Iterator[str]:
 
 def _measure(url: str, out: Path, arguments: Sequence[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", "utterwire_client", "latency", "--browser"]
-    command += ["--url", url, "--json", str(out), *arguments]
+    command += ["--url", url, "--json", str(out), "--answers", str(ANSWERS), *arguments]
     # Its progress, its complaints and its table are shown as they come.
     done = subprocess.run(command, env=_environment(), stdout=sys.stderr, check=False)
     if not out.is_file():

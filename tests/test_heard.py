@@ -7,6 +7,7 @@ from typing import Any
 
 import heard
 import pytest
+from utterwire_client.listening.answer import read_answers
 from utterwire_schemas import schema
 
 
@@ -59,3 +60,10 @@ def test_whether_it_repeats(document: dict[str, Any]) -> None:
     other["heard"][0]["figures"]["gaps"]["median"] = 1
     apart = heard.agreement([document, other])["apart"]
     assert [(it["figure"], it["apart"]) for it in apart] == [("heard_s", 0.4), ("gaps", 2.0)][::-1]
+
+
+def test_what_is_listened_to_has_each_kind_of_answer() -> None:
+    answers = read_answers(heard.ANSWERS)
+    assert [answer.name for answer in answers] == ["short", "long", "with pauses", "interrupted"]
+    assert [len(answer.parts) > 1 for answer in answers] == [False, False, True, False]
+    assert [answer.interrupt_after_s is not None for answer in answers] == [False] * 3 + [True]
