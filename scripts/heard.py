@@ -5,10 +5,10 @@
 
 `utterwire latency --browser` listens to the answers of `heard_answers.toml` in every way, so many
 times; that is done again and again on the same server, with the tone engine as fast as `--rtf`
-says. Kept are the spreads of each measurement, which medians do not lie within 10 % of each other, and how the goals
-are met: heard at most 60 ms after the first byte, silent at most 50 ms after Interrupt, no
-underruns, every sample rendered as it came. It needs the extras `server` and `browser`, Chromium,
-and a quiet machine.
+says. Kept are the spreads of each measurement, which medians do not lie within 10 % of each other,
+and how the goals are met: heard at most 60 ms after the first byte, silent at most 50 ms after
+Interrupt, no underruns, every sample rendered as it came. It needs the extras `server` and
+`browser`, Chromium, and a quiet machine.
 
 Exits 1 if medians lie further apart or a goal is missed, 2 without a result.
 """
