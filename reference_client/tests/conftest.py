@@ -3,9 +3,12 @@
 import asyncio
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +119,14 @@ async def endpoint() -> AsyncIterator[Serve]:
 
 
 @pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nothing listens, and at which nobody else comes to meanwhile."""
+    with socket.socket() as holding:
+        holding.bind(("127.0.0.1", 0))
+        yield holding.getsockname()[1]
+
+
+@pytest.fixture
 async def no_leftover_tasks() -> AsyncIterator[None]:
     """Every task that a test started has ended when it ends."""
     before = asyncio.all_tasks()
@@ -129,6 +140,7 @@ def reference_program() -> Iterator[Callable[[float], str]]:
     """``reference_program(real_time_factor)`` starts the reference server as a program of its own;
     returns its address."""
     processes: list[subprocess.Popen[str]] = []
+    readers: list[threading.Thread] = []
 
     def start(real_time_factor: float) -> str:
         options = ("--port", "0", "--rtf", str(real_time_factor))
@@ -145,6 +157,10 @@ def reference_program() -> Iterator[Callable[[float], str]]:
             told = json.loads(line)
             port = told.get("port", port)
             if told["event"] == "ready":
+                # A pipe that is full would hold it up.
+                reader = threading.Thread(target=deque, args=(process.stderr, 0))
+                reader.start()
+                readers.append(reader)
                 return f"ws://127.0.0.1:{port}"
         raise AssertionError("the server ended before it was ready")
 
@@ -153,7 +169,12 @@ def reference_program() -> Iterator[Callable[[float], str]]:
     finally:
         for process in processes:
             process.kill()
-            process.communicate()
+            process.wait()
+        for reader in readers:
+            reader.join()
+        for process in processes:
+            assert process.stderr is not None
+            process.stderr.close()
 
 
 @dataclass
@@ -187,7 +208,7 @@ async def reference() -> AsyncIterator[StartReference]:
         url = f"ws://127.0.0.1:{sock.getsockname()[1]}"
         runner = Runner(service, sock)
         running.append((runner, asyncio.create_task(runner.run())))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not service.ready:  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0.001)
         return Reference(url, service)
@@ -195,7 +216,7 @@ async def reference() -> AsyncIterator[StartReference]:
     yield start
     for runner, task in running:
         runner.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await task
 
 

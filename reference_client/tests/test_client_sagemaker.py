@@ -1,10 +1,13 @@
 """Sessions and invocations through a stand-in for SageMaker, by the unmodified AWS SDK."""
 
 import asyncio
+import concurrent.futures
+import json
 import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,9 +39,6 @@ from aws_sdk_sagemaker_runtime_http2 import models
 from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from utterwire_client import sagemaker
 
-# Where a stream is broken off the SDK sets futures that were cancelled, and says so on its way out.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 _READY_S = 60
 
 
@@ -49,6 +49,7 @@ class Rig:
         self.folder = folder
         self.container = ""
         self.processes: list[subprocess.Popen[str]] = []
+        self.readers: list[threading.Thread] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -67,6 +68,33 @@ class Rig:
                 return line
         raise AssertionError(f"it never said {words!r}")
 
+    def read_on(self, process: subprocess.Popen[str]) -> None:
+        """Have what it still says read, since a pipe that is full would hold it up."""
+        reader = threading.Thread(target=deque, args=(process.stdout, 0))
+        reader.start()
+        self.readers.append(reader)
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait()
+        for reader in self.readers:
+            reader.join()
+        for process in self.processes:
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def server(self) -> None:
+        """Start the reference server."""
+        process = self.start(
+            "utterwire_server", "serve", "--engine", "tone", "--host", "127.0.0.1", "--port", "0"
+        )
+        port = json.loads(self.line(process, '"listening"'))["port"]
+        self.line(process, '"ready"')
+        self.read_on(process)
+        self.container = f"http://127.0.0.1:{port}"
+
     def router(self, *arguments: str) -> str:
         """Start a router; the address of an endpoint behind it."""
         process = self.start(
@@ -75,15 +103,8 @@ class Rig:
             *arguments,
         )  # fmt: skip
         url = self.line(process, "SageMaker runtime at ").split(" at ")[1].split(",")[0]
+        self.read_on(process)
         return f"sagemaker:tts?region=us-east-1&endpoint_url={url}"
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -95,36 +116,12 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     patch.setenv("AWS_ACCESS_KEY_ID", "AKIDLOCALROUTER")
     patch.setenv("AWS_SECRET_ACCESS_KEY", "local-router-secret")
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    port = _free_port()
-    made.container = f"http://127.0.0.1:{port}"
     try:
-        server = made.start(
-            "utterwire_server", "serve", "--engine", "tone",
-            "--host", "127.0.0.1", "--port", str(port),
-        )  # fmt: skip
-        _await_port(port)
-        assert server.poll() is None
+        made.server()
         yield made
     finally:
-        for process in made.processes:
-            process.terminate()
-        for process in made.processes:
-            process.communicate()
+        made.end()
         patch.undo()
-
-
-def _await_port(port: int) -> None:
-    import socket
-    import time
-
-    deadline = time.monotonic() + _READY_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -364,8 +361,8 @@ async def test_credentials_that_cannot_be_fetched_are_told(
     assert not failed.value.retryable
 
 
-async def test_nothing_listens() -> None:
-    address = f"sagemaker:tts?region=us-east-1&endpoint_url=https://localhost:{_free_port()}"
+async def test_nothing_listens(closed_port: int) -> None:
+    address = f"sagemaker:tts?region=us-east-1&endpoint_url=https://localhost:{closed_port}"
     with pytest.raises(ConnectFailed, match="no way to sagemaker:tts") as failed:
         async with _open(address):
             pass
@@ -485,6 +482,62 @@ async def test_an_abort_wakes_who_waits(url: str) -> None:
     with pytest.raises(TransportClosed, match="dropped"):
         await waiting
     await transport.close()
+
+
+async def test_a_session_that_is_dropped_while_it_speaks(url: str) -> None:
+    """The SDK prints nothing (which would be a warning): what it waits for is never cancelled."""
+    address = SageMakerAddress.parse(url)
+    for _ in range(5):
+        transport = await sagemaker.open_sagemaker(address, connect_s=60.0, close_s=1.0)
+        await transport.send(json.dumps({"text": "A long text, and more of it. " * 85}))
+        while not isinstance(await transport.receive(), bytes):
+            pass
+        transport.abort()
+        await transport.close()
+
+
+class Silent:
+    """A stream of which nothing comes, until the connection has ended."""
+
+    def __init__(self) -> None:
+        self.body: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.closed = asyncio.Event()
+
+    async def receive(self) -> None:
+        return await asyncio.wrap_future(self.body)
+
+    async def close(self) -> None:
+        self.closed.set()
+
+    async def __aexit__(self, *rest: Any) -> None:
+        self.body.set_result(None)  # as the SDK does, which minds one that was cancelled
+
+    @property
+    def input_stream(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize("gently", [True, False])
+async def test_the_end_of_the_connection_ends_the_reading(gently: bool) -> None:
+    stream: Any = Silent()
+    transport = sagemaker.SageMakerTransport(stream, stream, stream, close_s=0.01)
+    await asyncio.sleep(0)
+    if not gently:
+        transport.abort()
+    await transport.close()
+    assert not stream.body.cancelled()
+    with pytest.raises(TransportClosed):
+        await transport.receive()
+
+
+async def test_a_drop_ends_a_gentle_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sagemaker, "_CLOSE_S", 600.0)
+    stream: Any = Silent()
+    transport = sagemaker.SageMakerTransport(stream, stream, stream, close_s=600.0)
+    ending = asyncio.create_task(transport.close())
+    await stream.closed.wait()
+    transport.abort()
+    await ending
 
 
 async def test_the_command_line_speaks(url: str, tmp_path: Path) -> None:

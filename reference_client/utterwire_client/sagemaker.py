@@ -64,6 +64,7 @@ _MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 # Messages that were read and not taken yet.
 _MOST_WAITING = 4
 _CLOSE_S = 2.0
+_DISCONNECT_S = 10.0
 _GIVE_UP_S = 0.2
 _BODY_TASK = "_set_request_body_generator"
 
@@ -114,6 +115,7 @@ class SageMakerTransport:
         self._taken = asyncio.Event()
         # The SDK's stream does not outlive a reading that is cancelled: one task reads it all.
         self._reader = asyncio.create_task(self._read(), name="utterwire-sagemaker-read")
+        self._dropped = asyncio.get_running_loop().create_future()
         self._ending: asyncio.Task[None] | None = None
 
     async def send(self, message: str) -> None:
@@ -141,7 +143,8 @@ class SageMakerTransport:
 
     def abort(self) -> None:
         self._finish(TransportClosed("the session was dropped"))
-        self._reader.cancel()
+        if not self._dropped.done():
+            self._dropped.set_result(None)
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(gently=False), name="utterwire-sagemaker")
 
@@ -151,17 +154,25 @@ class SageMakerTransport:
             self._taken.set()
             drain = asyncio.create_task(self._drain())
             await _bounded(self._stream.input_stream.close, self._close_s)
-            await asyncio.wait({self._reader}, timeout=self._close_s)
+            await asyncio.wait(
+                {self._reader, self._dropped},
+                timeout=self._close_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             drain.cancel()
             await asyncio.wait({drain})
         self._finish(TransportClosed("the session was closed"))
+        if not gently:
+            await _bounded(self._stream.input_stream.close, self._close_s)
+        # Ends the connection, and with it what is left of the stream and the reading of it. What
+        # the SDK waits for is not cancelled before: it would set that all the same, when more of
+        # the body comes, and print a traceback. None of this needs the endpoint.
+        ending = asyncio.create_task(self._client.__aexit__(None, None, None))
+        ending.add_done_callback(_retrieve)
+        await asyncio.wait({ending, self._reader}, timeout=_DISCONNECT_S)
         self._reader.cancel()
         await asyncio.wait({self._reader})
         await _bounded(self._output.close, self._close_s)
-        if not gently:
-            await _bounded(self._stream.input_stream.close, self._close_s)
-        # Ends the connection, and with it what is left of the stream.
-        await _bounded(lambda: self._client.__aexit__(None, None, None), self._close_s)
 
     async def _drain(self) -> None:
         with contextlib.suppress(TransportClosed):
@@ -171,7 +182,7 @@ class SageMakerTransport:
     async def _read(self) -> None:
         try:
             async for message in self._parts():
-                while len(self._messages) >= _MOST_WAITING:
+                while len(self._messages) >= _MOST_WAITING and self._over is None:
                     self._taken.clear()
                     await self._taken.wait()
                 self._messages.append(message)
@@ -206,7 +217,8 @@ class SageMakerTransport:
         """Whole messages out of the parts."""
         pieces: list[bytes] = []
         size, kind = 0, None
-        while (event := await self._output.receive()) is not None:
+        # Once the session is over nobody takes what comes.
+        while self._over is None and (event := await self._output.receive()) is not None:
             part = event.value if hasattr(event, "value") else None
             if not isinstance(part, models.ResponsePayloadPart):
                 continue
