@@ -12,7 +12,7 @@ Serve = Callable[..., Awaitable[str]]
 
 pytestmark = pytest.mark.usefixtures("no_leftover_tasks")
 
-SHORT = Deadlines(first_chunk_s=0.1, stall_s=0.1, answer_s=0.1, close_s=0.1)
+SHORT = Deadlines(close_s=0.1)
 
 
 def tone(count: int, value: int = 1) -> bytes:
@@ -148,7 +148,8 @@ async def test_a_peer_that_falls_silent_before_the_end(endpoint: Serve) -> None:
         await peer.audio(tone(1))
         await peer.gone()
 
-    async with connect(await endpoint(script), deadlines=SHORT) as session:
+    deadlines = Deadlines(stall_s=0.1, close_s=0.1)
+    async with connect(await endpoint(script), deadlines=deadlines) as session:
         utterance = session.synthesize("x")
         await session.close()
         got = await anext(utterance)

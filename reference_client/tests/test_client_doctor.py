@@ -25,12 +25,18 @@ Serve = Callable[..., Awaitable[str]]
 TONE = (b"\0\x40" * 12 + b"\0\xc0" * 12) * 100  # 0.1 s
 
 
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How fast this machine is with a first byte is not looked at."""
+    monkeypatch.setattr("utterwire_client.examination._SLOW_FIRST_BYTE_S", 600.0)
+
+
 @pytest.fixture
 def doctor(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("UTTERWIRE_ENDPOINTS", raising=False)
+    unhurried(monkeypatch)
 
     async def run(*arguments: str) -> tuple[int, str, str]:
         code = await asyncio.to_thread(main, ["doctor", *arguments])
@@ -53,7 +59,8 @@ def endpoint_of(
     interrupts: bool = True,
     elapsed_s: float = 0.01,
 ) -> Any:
-    """An endpoint of version 1 that speaks these chunks; it never ends what is to be stopped."""
+    """An endpoint of version 1 that speaks these chunks; it never ends what is to be stopped, if
+    there is any of it."""
 
     async def script(peer: Any) -> None:
         seq, asked, size = 0, None, sum(map(len, chunks))
@@ -86,7 +93,7 @@ def endpoint_of(
                         await peer.send("marks", seq=seq, words=words, **ids)
                     for chunk in chunks:
                         await peer.audio(chunk)
-                    if not message["text"].startswith("This is a longer"):
+                    if not chunks or not message["text"].startswith("This is a longer"):
                         told = {"total_duration_s": size / 2 / rate, "elapsed_s": elapsed_s}
                         await peer.complete(seq, size, **told, **ids)
 
@@ -171,23 +178,27 @@ async def test_an_endpoint_that_rejects(endpoint: Serve, doctor: Any) -> None:
     assert "1 thing is broken" in out
 
 
-async def test_an_endpoint_that_is_silent(endpoint: Serve, doctor: Any) -> None:
+async def test_an_endpoint_that_is_silent(endpoint: Serve, doctor: Any, tmp_path: Path) -> None:
     async def script(peer: Any) -> None:
         await peer.gone()
 
-    code, out, _ = await doctor("--url", await endpoint(script), "--timeout", "0.3")
+    url = await endpoint(script)
+    (tmp_path / "endpoints.toml").write_text(
+        f'[endpoint.mine]\nurl = "{url}"\ntimeouts = {{ first_byte_s = 0.3 }}\n', encoding="utf-8"
+    )
+    code, out, _ = await doctor("--endpoint", "mine")
     assert code == ExitCode.FAILED
     assert "give it more time by --timeout" in out
 
 
 async def test_an_endpoint_without_a_sound(endpoint: Serve, doctor: Any) -> None:
-    code, out, _ = await doctor("--url", await endpoint(endpoint_of()), "--timeout", "0.5")
+    code, out, _ = await doctor("--url", await endpoint(endpoint_of()))
     assert code == ExitCode.FAILED
     assert "no audio came" in out
 
 
-async def test_nobody_there(doctor: Any, unused_tcp_port: int) -> None:
-    code, _, err = await doctor("--url", f"ws://u:secret@127.0.0.1:{unused_tcp_port}")
+async def test_nobody_there(doctor: Any, closed_port: int) -> None:
+    code, _, err = await doctor("--url", f"ws://u:secret@127.0.0.1:{closed_port}")
     assert code == ExitCode.NO_CONNECTION
     assert err.count("\n") == 1
     assert "secret" not in err
@@ -289,7 +300,18 @@ async def test_the_reference_server(doctor: Any) -> None:
         assert grades[subject] == "ok", out
 
 
-async def test_large_chunks_and_little_said(endpoint: Serve) -> None:
+async def test_a_first_byte_that_is_slow(endpoint: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("utterwire_client.examination._SLOW_FIRST_BYTE_S", 0.0)
+    found = await found_at(await endpoint(endpoint_of(TONE)))
+    assert found["first byte"].grade == "note"
+    assert "it should stream" in (found["first byte"].advice or "")
+
+
+async def test_large_chunks_and_little_said(
+    endpoint: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unhurried(monkeypatch)
+
     def ping(connection: Any, request: Any) -> Any:
         if not request.path.startswith("/ping"):
             return None

@@ -52,8 +52,9 @@ async def speaking(peer: Any) -> None:
 async def served(app: Any) -> AsyncIterator[str]:
     """An application behind a real server, on a port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        # Long kept alive: a connection that is closed just when the next request comes loses it.
         config = uvicorn.Config(
-            app, log_config=None, lifespan="on", ws="websockets-sansio", timeout_keep_alive=1
+            app, log_config=None, lifespan="on", ws="websockets-sansio", timeout_keep_alive=600
         )
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
@@ -194,15 +195,15 @@ async def test_a_page_of_a_welcome_origin_may_read_the_answer(endpoint: Serve) -
     assert "access-control-allow-origin" not in stranger.headers
 
 
-async def test_no_endpoint_there(caplog: pytest.LogCaptureFixture, unused_tcp_port: int) -> None:
-    url = f"ws://user:secret@127.0.0.1:{unused_tcp_port}/?token=secret"
+async def test_no_endpoint_there(caplog: pytest.LogCaptureFixture, closed_port: int) -> None:
+    url = f"ws://user:secret@127.0.0.1:{closed_port}/?token=secret"
     async with served(relay(url)) as host, httpx.AsyncClient() as client:
         answer = await client.post(f"http://{host}/voice", json={"text": "Confidential words."})
         with pytest.raises(ConnectionClosed) as closed:
             async with websocket(f"ws://{host}/voice") as session:
                 await session.recv()
     assert (answer.status_code, answer.json()["retryable"]) == (502, True)
-    assert str(unused_tcp_port) not in answer.text
+    assert str(closed_port) not in answer.text
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1013
     assert "voice: ConnectFailed" in caplog.text
