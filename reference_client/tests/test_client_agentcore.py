@@ -48,25 +48,29 @@ def agent(endpoint: str, folder: Path, answer: str = ANSWER, **environ: str) -> 
     """The example, as `python agent.py PORT` starts it; the address it listens at."""
     script = folder / "answer.txt"
     script.write_text(answer, encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, str(EXAMPLE / "agent.py"), str(port)],
-        env={**ENVIRON, "AGENT_SCRIPT": str(script), "UTTERWIRE_URL": endpoint, **environ},
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            assert process.poll() is None, "the agent did not start"
-            try:
-                if httpx.get(f"{url}/ping", trust_env=False).status_code == 200:
-                    break
-            except httpx.TransportError:
-                continue
-        yield url
-    finally:
-        process.kill()
-        process.wait()
+    with socket.socket() as holding:
+        # Held until the end, so that nobody else is given the port meanwhile; the agent may still
+        # listen there.
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holding.bind(("127.0.0.1", 0))
+        port = holding.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, str(EXAMPLE / "agent.py"), str(port)],
+            env={**ENVIRON, "AGENT_SCRIPT": str(script), "UTTERWIRE_URL": endpoint, **environ},
+        )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            while True:
+                assert process.poll() is None, "the agent did not start"
+                try:
+                    if httpx.get(f"{url}/ping", trust_env=False).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    continue
+            yield url
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -360,8 +360,8 @@ async def test_a_silent_endpoint(endpoint: Serve, say: Say) -> None:
     assert "0.2 s" in result.one_line()
 
 
-async def test_nobody_there(say: Say, unused_tcp_port: int) -> None:
-    url = f"ws://user:secret@127.0.0.1:{unused_tcp_port}/?token=secret"
+async def test_nobody_there(say: Say, closed_port: int) -> None:
+    url = f"ws://user:secret@127.0.0.1:{closed_port}/?token=secret"
     result = await say("x", "--url", url, "-o", "a.wav")
     assert result.code == ExitCode.NO_CONNECTION
     assert "secret" not in result.one_line()

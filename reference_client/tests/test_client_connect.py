@@ -102,16 +102,16 @@ async def test_an_address_that_is_none(url: str) -> None:
             pass
 
 
-async def test_nothing_listens(unused_tcp_port: int) -> None:
+async def test_nothing_listens(closed_port: int) -> None:
     with pytest.raises(ConnectFailed, match="nothing listens") as caught:
-        async with connect(f"ws://127.0.0.1:{unused_tcp_port}"):
+        async with connect(f"ws://127.0.0.1:{closed_port}"):
             pass
     one_line(caught.value)
     assert caught.value.retryable
 
 
 async def test_several_addresses_and_nothing_listens(
-    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+    closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
 
@@ -121,7 +121,7 @@ async def test_several_addresses_and_nothing_listens(
 
     monkeypatch.setattr(loop, "getaddrinfo", both)
     with pytest.raises(ConnectFailed, match="no connection to ws://two") as caught:
-        async with connect(f"ws://two.example:{unused_tcp_port}", proxy=None):
+        async with connect(f"ws://two.example:{closed_port}", proxy=None):
             pass
     one_line(caught.value)
 

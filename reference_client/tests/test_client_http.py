@@ -86,8 +86,10 @@ async def web() -> AsyncIterator[Serve]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             exchange = Exchange(reader, writer)
             try:
-                await exchange.read()
-                await script(exchange)
+                # One that gave up before it had asked gets no answer.
+                with contextlib.suppress(asyncio.IncompleteReadError):
+                    await exchange.read()
+                    await script(exchange)
             finally:
                 writer.close()
 
@@ -337,13 +339,9 @@ async def test_an_error_that_is_cut_off_still_has_its_status(web: Serve) -> None
         await gather(await web(script))
 
 
-async def test_nobody_listens() -> None:
-    server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
+async def test_nobody_listens(closed_port: int) -> None:
     with pytest.raises(ConnectFailed, match=r"no connection to http://127\.0\.0\.1:") as raised:
-        await gather(f"ws://127.0.0.1:{port}")
+        await gather(f"ws://127.0.0.1:{closed_port}")
     assert raised.value.retryable
 
 
@@ -419,7 +417,7 @@ async def test_letting_go_closes_the_connection(web: Serve) -> None:
         if isinstance(event, Audio):
             break
     await events.aclose()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await gone.wait()
 
 

@@ -229,12 +229,8 @@ async def test_what_may_pass_is_tried_again(
     assert no_waits == [3, None, 3]
 
 
-async def test_tries_have_an_end(no_waits: list[float | None]) -> None:
-    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    told, failures = await run(f"ws://127.0.0.1:{port}", "One.", retries=3)
+async def test_tries_have_an_end(no_waits: list[float | None], closed_port: int) -> None:
+    told, failures = await run(f"ws://127.0.0.1:{closed_port}", "One.", retries=3)
     assert len(no_waits) == 3
     assert told.endings == [("failed", 1, 0)]
     assert told.events[-1]["processed"] is False
@@ -478,7 +474,7 @@ async def test_the_command_with_a_file_for_events(endpoint: Serve, tmp_path: Pat
         await peer.error(1, "invalid_voice", rejected=True)
         await peer.say_goodbye()
 
-    arguments = ("--url", await endpoint(script), "--events", "e.jsonl", "--timeout", "5")
+    arguments = ("--url", await endpoint(script), "--events", "e.jsonl", "--timeout", "60")
     code, out, err = await command(*arguments, stdin=b"One.\n", cwd=tmp_path)
     assert (code, out) == (ExitCode.REJECTED, b"")
     assert err.startswith("utterwire: the endpoint does not accept the request")

@@ -195,10 +195,8 @@ async def test_nobody_answers() -> None:
         await speaker.aclose()
 
 
-async def test_nobody_is_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    async with TTS(f"ws://127.0.0.1:{port}") as speaker:
+async def test_nobody_is_there(closed_port: int) -> None:
+    async with TTS(f"ws://127.0.0.1:{closed_port}") as speaker:
         with pytest.raises(APIError, match="nothing listens") as caught:
             await speaker.synthesize("Hello.", conn_options=ONCE).collect()
     assert caught.value.retryable

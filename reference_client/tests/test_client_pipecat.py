@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -131,10 +130,8 @@ async def test_an_opener_that_fails_by_itself() -> None:
     assert heard(down) == b""
 
 
-async def test_nobody_is_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    service = UtterwireTTSService(f"ws://127.0.0.1:{port}")
+async def test_nobody_is_there(closed_port: int) -> None:
+    service = UtterwireTTSService(f"ws://127.0.0.1:{closed_port}")
     down, up = await run_test(service, frames_to_send=turn(TEXT), start_timeout=20)
     told = [frame.error for frame in up if isinstance(frame, ErrorFrame)]
     assert "nothing listens" in told[0]

@@ -35,8 +35,9 @@ def speaking(*audio: bytes, **fields: Any) -> Any:
         for number, data in enumerate(audio, 1):
             await peer.next("synthesize")
             await peer.speak(number, data, elapsed_s=0.01, **fields)
-        await peer.say_goodbye()
+        # Kept before the client is gone: its thread may end first.
         script.asked = [m for m in peer.received if m["type"] == "synthesize"]  # type: ignore[attr-defined]
+        await peer.say_goodbye()
 
     return script
 
@@ -237,6 +238,8 @@ class Device:
         self.callback = callback
         self.rate = options["samplerate"]
         return self
+
+    active = True
 
     def start(self) -> None:
         self.over = threading.Event()

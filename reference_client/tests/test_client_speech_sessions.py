@@ -592,7 +592,7 @@ async def test_the_same_call_over_http(reference: Any, transport: Any) -> None:
             interruption = await speech.interrupt()
             assert not interruption.session_dropped
             assert LONG.startswith(interruption.text)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while server.service.scheduler.speaking:  # noqa: ASYNC110 - told by nothing
                     await asyncio.sleep(0.001)
             assert await backend.speak("Yes?").read()
