@@ -167,7 +167,7 @@ def test_nothing_is_left_when_it_is_interrupted(number: signal.Signals, tmp_path
     os.mkfifo(tmp_path / "pid")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / f) for f in FOLDERS)}
     given = f"{sys.executable} {client} {{url}} {tmp_path / 'pid'}"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         (sys.executable, "-m", "utterwire_conformance", "client", "--command", given),
         cwd=tmp_path,
         env=environment,
@@ -176,19 +176,22 @@ def test_nothing_is_left_when_it_is_interrupted(number: signal.Signals, tmp_path
         text=True,
         # A shell that runs the tests in the background has these ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    pid = int((tmp_path / "pid").read_text("utf-8"))
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    ) as process:
+        try:
+            pid = int((tmp_path / "pid").read_text("utf-8"))
+            process.send_signal(number)
+            out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert process.returncode == 2, out + err
     assert err.count("\n") == 1
     assert "nothing was judged" in err
-    for _ in range(2_000):
+    for _ in range(6_000):
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            status = Path(f"/proc/{pid}/status").read_text("utf-8")
+        except (FileNotFoundError, ProcessLookupError):
             break
-        if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text("utf-8"):
+        if "\nState:\tZ" in status:
             break
         time.sleep(0.01)
     else:

@@ -108,8 +108,11 @@ async def launch(client: Client, values: Mapping[str, str]) -> Subject:
             # A group of its own, so that whatever it starts can be ended with it.
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:
+    except BaseException as error:
+        # Also where the run is broken off while the process starts.
         folder.cleanup()
+        if not isinstance(error, OSError | ValueError):
+            raise
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ContractError(f"cannot run {command[0]}: {why}") from None
     return ProcessSubject(process, folder, events if client.names_events else None)
