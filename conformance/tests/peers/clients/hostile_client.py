@@ -1,4 +1,5 @@
-"""A client that does harm: `python hostile_client.py HOW URL EVENTS`; each says what it does."""
+"""A client that does harm: `python hostile_client.py HOW URL EVENTS MARK`; each says what it
+does. MARK is by what the process is found."""
 
 # mypy: ignore-errors
 import os
@@ -153,14 +154,19 @@ def deaf(url, events):
         time.sleep(1)
 
 
+def stays(url, events):
+    """Speaks no HTTP, and stays where it is hung up on."""
+    with suppress(OSError):
+        garbage(url, events)
+    time.sleep(600)
+
+
 def stopped(url, events):
     """Stops itself."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":
-    try:
-        globals()[sys.argv[1].replace("-", "_")](*sys.argv[2:])
-    except OSError:
-        # Hung up on; it stays, and does not end by itself.
-        time.sleep(600)
+    # Hung up on, most of them end.
+    with suppress(OSError):
+        globals()[sys.argv[1].replace("-", "_")](*sys.argv[2:4])
