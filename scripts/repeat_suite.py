@@ -4,7 +4,8 @@
     python scripts/repeat_suite.py --runs 50 --endpoint mine --endpoints FILE
 
 The result is JSON: how it was made, the wall time of each run from start to exit (setting up and
-launching included), and every requirement whose verdict was not the same in all runs.
+launching included), and every requirement whose verdict was not the same in all runs. The report of
+a run that did not exit with 0 is kept under `.tox/repeat_suite/`, to see why.
 
 Exits 0 if all runs exited 0 with the same verdicts, 1 if not, 2 if a run wrote no report.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from provenance import ROOT, record, write
 
 __all__ = ["Run", "differences", "main"]
 
+KEPT = ROOT / ".tox" / "repeat_suite"
 LIBRARIES = ("pytest", "starlette", "uvicorn", "websockets")
 
 
@@ -39,8 +42,9 @@ class Run:
     broken: dict[str, str]
 
 
-def run_once(endpoint: str, endpoints: str | None) -> Run:
-    """Run the suite in a process of its own.  Raises `FileNotFoundError` without a report."""
+def run_once(endpoint: str, endpoints: str | None, kept: Path) -> Run:
+    """Run the suite in a process of its own; its report is left in ``kept`` where it fails.  Raises
+    `FileNotFoundError` without a report."""
     with tempfile.TemporaryDirectory(prefix="utterwire-report-") as folder:
         command = [sys.executable, "-m", "pytest", "-q", "conformance", "--no-fuzz"]
         command += ["--endpoint", endpoint]
@@ -53,6 +57,8 @@ def run_once(endpoint: str, endpoints: str | None) -> Run:
         )
         wall = time.monotonic() - started
         report = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
+        if done.returncode:
+            shutil.copytree(folder, kept, dirs_exist_ok=True)
     verdicts = {each["requirement"]: each["verdict"] for each in report["results"]}
     broken = {
         each["requirement"]: next((c["reason"] for c in each["checks"] if "reason" in c), "")
@@ -78,10 +84,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", default="evidence/suite_runs.json", help="a file, or - for stdout")
     options = parser.parse_args(arguments)
     started = datetime.datetime.now(datetime.UTC)
+    shutil.rmtree(KEPT, ignore_errors=True)
     runs: list[Run] = []
     for number in range(1, options.runs + 1):
         try:
-            run = run_once(options.endpoint, options.endpoints)
+            run = run_once(options.endpoint, options.endpoints, KEPT / str(number))
         except FileNotFoundError:
             print(f"repeat_suite: run {number} wrote no report; run it by hand", file=sys.stderr)
             return 2
