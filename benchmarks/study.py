@@ -68,7 +68,6 @@ QUICK: Final = Plan(rounds=2, interruptions=5, texts=1, clips=3, delays_ms=(0, 8
 #: What bears on the figures: of the client, and of the server that is started.
 _CLIENT: Final = ("httpx", "sentencex", "websockets")
 _SERVER: Final = ("av", "numpy", "starlette", "uvicorn", "websockets")
-_PACKAGES: Final = ("schemas", "protocol", "reference_server", "reference_client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +164,9 @@ def goals(findings: Mapping[str, Finding]) -> list[Goal]:
 def _launched() -> Iterator[tuple[str, str]]:
     """The reference server with each of two engines: addresses of one that sends audio as it makes
     it, and of one that makes utterances whole. Raises `RuntimeError`."""
-    from served_speech import LaunchedServer
+    from launched_server import LaunchedServer
     from whole_tone import REAL_TIME_FACTOR
 
-    folders = [str(Path(__file__).parent), *(str(ROOT / name) for name in _PACKAGES)]
-    inherited = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([*folders, *([inherited] if inherited else [])])
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         streaming, whole = (
@@ -179,7 +175,7 @@ def _launched() -> Iterator[tuple[str, str]]:
                     ["--engine", engine, "--rtf", str(REAL_TIME_FACTOR)],
                     log=folder / f"{number}.log",
                     ready_s=60.0,
-                    env={**os.environ, "PYTHONPATH": path},
+                    modules=[Path(__file__).parent],
                 )
             ).url
             for number, engine in enumerate(("tone", "whole_tone:whole_tone"))

@@ -19,14 +19,15 @@ import asyncio
 import contextlib
 import datetime
 import json
-import os
 import statistics
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Any
+from pathlib import Path
 
-from provenance import ROOT, record, write
+from launched_server import LaunchedServer
+from provenance import record, write
 from utterwire_server.engines import Block, Engine, SpeechRequest, ToneEngine
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -59,41 +60,6 @@ class LockedTone(ToneEngine):
 def locked_tone() -> Engine:
     """The engine that is compared with."""
     return LockedTone()
-
-
-@contextlib.asynccontextmanager
-async def _server(engine: str) -> AsyncIterator[str]:
-    """The URL of a server in a process of its own."""
-    parts = ("schemas", "protocol", "reference_server", "reference_client", "scripts")
-    path = os.pathsep.join(str(ROOT / part) for part in parts)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "utterwire_server", "--port", "0", "--engine", engine,
-        "--rtf", str(REAL_TIME_FACTOR),
-        stderr=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": path},
-    )  # fmt: skip
-    assert process.stderr is not None
-    lines = process.stderr
-    try:
-        event: dict[str, Any] = {}
-        url = ""
-        while event.get("event") != "ready":
-            line = await lines.readline()
-            if not line:
-                raise RuntimeError(f"the server with the engine {engine} did not start")
-            event = json.loads(line)
-            url = event.get("url", url)
-
-        async def drop() -> None:
-            while await lines.read(65_536):
-                pass
-
-        reading = asyncio.create_task(drop())
-        yield url
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    await reading
 
 
 async def _first_byte(session: ClientConnection, text: str) -> float:
@@ -148,20 +114,32 @@ def _summary(waits: list[float]) -> dict[str, float]:
     return {"p50_s": round(statistics.median(waits), 4), "p95_s": round(cuts[18], 4)}
 
 
-async def _compare(rounds: int) -> dict[str, dict[str, object]]:
+@contextlib.contextmanager
+def _launched() -> Iterator[dict[str, str]]:
+    """A server with each engine; their addresses."""
     engines = {"scheduler": "tone", "lock per request": "fairness:locked_tone"}
-    waits: dict[str, dict[bool, list[float]]] = {name: {False: [], True: []} for name in engines}
-    async with contextlib.AsyncExitStack() as stack:
-        urls = {
-            name: await stack.enter_async_context(_server(engine))
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        yield {
+            name: stack.enter_context(
+                LaunchedServer(
+                    ["--engine", engine, "--rtf", str(REAL_TIME_FACTOR)],
+                    log=folder / f"{engine.partition(':')[0]}.log",
+                    modules=[Path(__file__).parent],
+                )
+            ).url
             for name, engine in engines.items()
         }
-        for number in range(rounds):
-            for name, url in urls.items():
-                # Which comes first changes, so that no drift of the machine falls on one of them.
-                for behind in (False, True) if number % 2 else (True, False):
-                    waits[name][behind] += await measure(url, behind=behind)
-            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+
+
+async def _compare(urls: dict[str, str], rounds: int) -> dict[str, dict[str, object]]:
+    waits: dict[str, dict[bool, list[float]]] = {name: {False: [], True: []} for name in urls}
+    for number in range(rounds):
+        for name, url in urls.items():
+            # Which comes first changes, so that no drift of the machine falls on one of them.
+            for behind in (False, True) if number % 2 else (True, False):
+                waits[name][behind] += await measure(url, behind=behind)
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     result: dict[str, dict[str, object]] = {}
     for name, by in waits.items():
         alone, behind_it = _summary(by[False]), _summary(by[True])
@@ -178,7 +156,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     started = datetime.datetime.now(datetime.UTC)
     try:
-        compared = asyncio.run(_compare(options.rounds))
+        with _launched() as urls:
+            compared = asyncio.run(_compare(urls, options.rounds))
     except (OSError, RuntimeError) as error:
         print(f"fairness: {error}", file=sys.stderr)
         return 2

@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from launched_server import package_environment
 from provenance import ROOT, record, write
 
 __all__ = ["ENDPOINTS", "fuzz_one", "main"]
@@ -50,11 +50,12 @@ def fuzz_one(endpoint: str, minutes: float, seed: int | None) -> dict[str, Any]:
             command += ["--endpoints", str(folder / "endpoints.toml")]
         if seed is not None:
             command += ["--fuzz-seed", str(seed)]
-        parts = ("schemas", "protocol", "reference_server", "reference_client", "conformance")
-        paths = [*(str(ROOT / part) for part in parts), str(_PEERS)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=package_environment(_PEERS),
         )
         report = json.loads((folder / "report" / "report.json").read_text(encoding="utf-8"))
     fuzz: dict[str, Any] = report["fuzz"]

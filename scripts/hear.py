@@ -19,8 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from launched_server import LaunchedServer
 from provenance import ROOT
-from served_speech import RATE, LaunchedServer, speak, write_wav
+from served_speech import RATE, speak, write_wav
 from utterwire_client import UtterwireError
 
 __all__ = ["main"]

@@ -16,19 +16,15 @@ Exits 1 if medians lie further apart or a goal is missed, 2 without a result.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
-import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launched_server import LaunchedServer, package_environment
 from provenance import ROOT, record, write
 from utterwire_client.errors import RequestInvalid
 from utterwire_client.listening.comparison import AGREED, compare, read_measurement
@@ -40,49 +36,13 @@ REAL_TIME_FACTOR = 0.3
 BYTE_TO_HEARD_S = 0.060
 SILENCE_S = 0.050
 ANSWERS = ROOT / "scripts" / "heard_answers.toml"
-CONTAINERS = ("schemas", "protocol", "reference_server", "reference_client")
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(str(ROOT / container) for container in CONTAINERS)
-    return os.environ | {"PYTHONPATH": path}
-
-
-@contextlib.contextmanager
-def _server(real_time_factor: float) -> Iterator[str]:
-    """The address of a server in a process of its own."""
-    options = ["--port", "0", "--engine", "tone", "--rtf", str(real_time_factor)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "utterwire_server", *options],
-        stderr=subprocess.PIPE,
-        env=_environment(),
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            url = ""
-            for line in process.stderr:
-                event = json.loads(line)
-                url = event.get("url", url)
-                if event["event"] == "ready":
-                    break
-            else:
-                raise RuntimeError("the server did not start")
-            # Unread, its lines would fill the pipe in the end.
-            reading = threading.Thread(target=deque, args=(process.stderr, 0))
-            reading.start()
-            yield url
-            process.kill()
-            reading.join()
-        finally:
-            process.kill()
 
 
 def _measure(url: str, out: Path, arguments: Sequence[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", "utterwire_client", "latency", "--browser"]
     command += ["--url", url, "--json", str(out), "--answers", str(ANSWERS), *arguments]
     # Its progress, its complaints and its table are shown as they come.
-    done = subprocess.run(command, env=_environment(), stdout=sys.stderr, check=False)
+    done = subprocess.run(command, env=package_environment(), stdout=sys.stderr, check=False)
     if not out.is_file():
         raise RuntimeError(f"a measurement ended with status {done.returncode}")
     return read_measurement(out)
@@ -143,7 +103,11 @@ def main(arguments: list[str]) -> int:
     started = datetime.datetime.now(datetime.UTC)
     documents: list[dict[str, Any]] = []
     try:
-        with tempfile.TemporaryDirectory() as folder, _server(options.rtf) as url:
+        flags = ["--engine", "tone", "--rtf", str(options.rtf)]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            LaunchedServer(flags, log=Path(folder, "server.log")) as server,
+        ):
             for number in range(1, options.measurements + 1):
                 print(
                     f"measurement {number} of {options.measurements}", file=sys.stderr, flush=True
@@ -151,7 +115,7 @@ def main(arguments: list[str]) -> int:
                 more = ["--repeat", str(options.repeat)]
                 if options.html is not None:
                     more += ["--html", options.html]
-                documents.append(_measure(url, Path(folder, f"{number}.json"), more))
+                documents.append(_measure(server.url, Path(folder, f"{number}.json"), more))
         agreed = agreement(documents)
     except (OSError, RuntimeError, RequestInvalid) as error:
         print(f"heard: {error}", file=sys.stderr)

@@ -42,9 +42,10 @@ from typing import Any, Final
 
 import log_mel
 import numpy as np
+from launched_server import LaunchedServer
 from provenance import ROOT, record, write
 from recogniser import Recogniser, RecogniserError
-from served_speech import RATE, LaunchedServer, Samples, Spoken, read_wav, speak, write_wav
+from served_speech import RATE, Samples, Spoken, read_wav, speak, write_wav
 from word_errors import Hearing, Sentence, hearing, rate, read_sentences, words
 
 __all__ = ["Reading", "carries", "clicks", "holds", "main", "mark_errors"]

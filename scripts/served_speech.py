@@ -1,25 +1,16 @@
-"""Speech as a listener gets it: through the reference server's socket and the reference client.
+"""Speech as a listener gets it: through an endpoint's socket and the reference client.
 
-with LaunchedServer(["--engine", "tone"]) as server:
-    spoken = asyncio.run(speak(server.url, "Hello.", format="mp3"))
+spoken = asyncio.run(speak(server.url, "Hello.", format="mp3"))
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 import wave
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +18,6 @@ from utterwire_client import Audio, Deadlines, Marks, Start, Word, connect
 
 __all__ = [
     "RATE",
-    "LaunchedServer",
     "Samples",
     "Spoken",
     "decoded",
@@ -49,75 +39,6 @@ class Spoken:
 
     samples: Samples
     words: tuple[Word, ...]
-
-
-class LaunchedServer:
-    """The reference server in a process of its own, as a context manager.
-
-    :param flags: of ``utterwire-server serve``.
-    :param python: its interpreter.
-    :param log: the file its log goes to.
-    :param ready_s: how long it may take until `/ping` answers 200.
-    :param env: its environment; None takes ours.
-    """
-
-    def __init__(
-        self,
-        flags: Sequence[str],
-        *,
-        log: Path,
-        python: str = sys.executable,
-        ready_s: float = 600.0,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self._command = [python, "-m", "utterwire_server", "serve", *flags]
-        self._log = log
-        self._ready_s = ready_s
-        self._env = env
-
-    def __enter__(self) -> Self:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
-        self.url = f"ws://127.0.0.1:{port}"
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*self._command, "--port", str(port)], stderr=log, env=self._env
-            )
-        try:
-            self._wait(f"http://127.0.0.1:{port}/ping")
-        except BaseException:
-            self._process.kill()
-            self._process.wait()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _wait(self, ping: str) -> None:
-        until = time.monotonic() + self._ready_s
-        while time.monotonic() < until:
-            if self._process.poll() is not None:
-                last = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
-                raise RuntimeError(f"the server ended at once: {''.join(last)}")
-            try:
-                with urllib.request.urlopen(ping, timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.2)
-        raise RuntimeError(f"the server was not ready after {self._ready_s:g} s")
 
 
 async def speak(

@@ -37,7 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from provenance import ROOT, record, write
+from launched_server import package_environment
+from provenance import record, write
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -331,13 +332,11 @@ def judge(
 
 
 async def _run(options: argparse.Namespace, report: Callable[[dict[str, Any]], None]) -> bool:
-    parts = ("schemas", "protocol", "reference_server", "reference_client")
-    path = os.pathsep.join(str(ROOT / part) for part in parts)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "utterwire_server", "--port", "0", "--engine", options.engine,
         "--stall-timeout", "4", "--idle-timeout", "30", "--body-timeout", "5",
         "--max-sessions", str(options.clients + 2), *options.server,
-        stderr=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": path},
+        stderr=asyncio.subprocess.PIPE, env=package_environment(),
     )  # fmt: skip
     try:
         return await _soak(process, options, report)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from served_speech import LaunchedServer
+from launched_server import LaunchedServer
 from speaking import Place, Tap
 from study import EXPERIMENTS, QUICK, SCHEMA, Subject, main, parser, shown_command, study
 from utterwire_client import Deadlines, Endpoint
