@@ -192,7 +192,7 @@ def test_without_a_fault_nothing_is_red_and_a_fault_plays_what_it_touches() -> N
     async def play() -> Row:
         async with Target(ENDPOINTS[0]) as target:
             assert target.main is not None
-            plan = Plan(pace=_PATIENT)
+            plan = Plan(rounds=1, pace=_PATIENT)
             baseline = await run_baseline(ENDPOINTS[0], target.main, plan)
             return await run_row(
                 ENDPOINTS[0], target.main, FAULTS["null-type-refused"], plan, baseline
