@@ -31,35 +31,37 @@ process.wait()
 
 
 def test_the_memory_of_all_processes_is_seen_to_grow() -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", LISTENS],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    port = int(process.stdout.readline())
-    child = Child(process)
-    instance = Instance(f"ws://127.0.0.1:{port}/", "http://127.0.0.1", child)
-    process.stdin.write(b"\n")
-    process.stdout.readline()
-    before = instance.memory()
-    process.stdin.write(b"\n")
-    process.stdout.readline()
-    after = instance.memory()
-    assert before is not None
-    assert after is not None
-    assert 35_000_000 < after - before < 60_000_000
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        # Somebody else listens there: a container, say.
-        assert held_by(process.pid, other.getsockname()[1]) is None
-    process.stdin.close()
-    process.stdout.close()
-    asyncio.run(child.wait(30))
-    assert instance.memory() is None
-    asyncio.run(child.end(30))
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        child = Child(process)
+        instance = Instance(f"ws://127.0.0.1:{port}/", "http://127.0.0.1", child)
+        try:
+            process.stdin.write(b"\n")
+            process.stdout.readline()
+            before = instance.memory()
+            process.stdin.write(b"\n")
+            process.stdout.readline()
+            after = instance.memory()
+            assert before is not None
+            assert after is not None
+            assert 35_000_000 < after - before < 60_000_000
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                # Somebody else listens there: a container, say.
+                assert held_by(process.pid, other.getsockname()[1]) is None
+            process.stdin.close()
+            process.stdout.close()
+            asyncio.run(child.wait(30))
+            assert instance.memory() is None
+        finally:
+            asyncio.run(child.end(30))
 
 
 def test_without_proc_nothing_is_known(tmp_path: Path) -> None:

@@ -558,16 +558,20 @@ async def test_the_command_serves_until_it_is_interrupted() -> None:
             stdout=asyncio.subprocess.PIPE,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode().split()
-        port = int(line[1].rpartition(":")[2])
-        assert line[0] == f"ws://127.0.0.1:{port}"
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /invocations HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
-        assert (await head_of(reader)).startswith("HTTP/1.1 404 ")
-        writer.close()
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 0
+        try:
+            assert process.stdout is not None
+            line = (await process.stdout.readline()).decode().split()
+            port = int(line[1].rpartition(":")[2])
+            assert line[0] == f"ws://127.0.0.1:{port}"
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /invocations HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+            assert (await head_of(reader)).startswith("HTTP/1.1 404 ")
+            writer.close()
+        finally:
+            process.send_signal(signal.SIGINT)
+            # To the end of its output: the pipe is closed only then.
+            await process.communicate()
+        assert process.returncode == 0
 
 
 def test_chunks_are_changed_field_by_field() -> None:

@@ -35,7 +35,6 @@ _LEAST_PAUSE_S: Final = 0.05
 _MOST_PAUSE_S: Final = 300.0
 # How much longer than the recorded endpoint a live one may take to hang up for no reason.
 _TO_HANG_UP_S: Final = 2.0
-_TO_CLOSE_S: Final = 2.0
 _SHUTDOWN: Final = "shutdown: begins"
 _READING: Final = "reading: "
 _QUIET: Final = "quiet: "
@@ -344,7 +343,7 @@ class Playback:
                 live.note(text)
             return
         if live is not None and text == _UNANSWERED_CLOSE:
-            if not await live.until_close(_TO_CLOSE_S):
+            if not await live.until_close(self.patience):
                 live.note(text)
             return
         if not text.startswith((*REPEATED, _READING, _BUSY)) and text != _DRAINING:

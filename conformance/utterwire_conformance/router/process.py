@@ -69,11 +69,13 @@ class RouterProcess:
         try:
             async with asyncio.timeout(_READY_S):
                 while True:
+                    # Before its words are read: it says the last of them, and ends.
+                    is_over = process.poll() is not None
                     said = log.read_text("utf-8", "replace")
                     found = _ADDRESS.search(said)
                     if found is not None:
                         break
-                    if process.poll() is not None:
+                    if is_over:
                         last = said.strip().splitlines()[-1:] or ["(nothing)"]
                         raise RouterLost(f"the router ended at once: {last[0]}")
                     await asyncio.sleep(0.05)
