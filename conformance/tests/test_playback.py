@@ -7,7 +7,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -467,6 +467,20 @@ def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "cannot connect: Connection refused" in capsys.readouterr().out
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Those that stop a replay, not ignored as in the background of some shells; after one they
+    stay taken, and are given back here."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_replay_that_is_told_to_stop_stops_what_it_launched(
     number: signal.Signals,

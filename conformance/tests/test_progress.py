@@ -35,7 +35,9 @@ def test_the_line_fits_and_holds_nothing_that_a_terminal_obeys() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_interrupts_and_the_others_hurry(number: signal.Signals) -> None:
     hurried: list[None] = []
-    before = signal.getsignal(number)
+    before = {
+        each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     # Where the tests themselves run in the background, shells have the signal ignored.
     signal.signal(number, signal.SIG_DFL)
     interruption = Interruption(lambda: hurried.append(None))
@@ -51,11 +53,8 @@ def test_the_first_signal_interrupts_and_the_others_hurry(number: signal.Signals
         signal.raise_signal(number)
         assert len(hurried) == 3
     finally:
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(
-                each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL
-            )
-        signal.signal(number, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def test_without_a_signal_all_is_as_before() -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,11 +37,12 @@ def _paths() -> list[str]:
     return [*(str(ROOT / name) for name in names), str(PEERS)]
 
 
-def free_port() -> int:
+@pytest.fixture
+def dead_port() -> Iterator[int]:
+    """A port where nobody listens, and nobody else can either."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+        yield sock.getsockname()[1]
 
 
 def verdicts(folder: Path) -> dict[str, str]:
@@ -51,25 +53,18 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def plain_peer() -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "plain_peer:app", "--port", str(port)]
-    command += ["--ws", "websockets-sansio", "--ws-per-message-deflate", "false"]
-    command += ["--log-level", "error"]
-    process = subprocess.Popen(command, cwd=PEERS, start_new_session=True)
-    try:
-        _await_port(port, process)
-        yield f"ws://127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
-def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None:
-        with socket.socket() as sock:
-            if sock.connect_ex(("127.0.0.1", port)) == 0:
-                return
-    raise RuntimeError("the peer ended before it listened")
+    # It listens before the peer is there, who takes it over: nobody else gets the port meanwhile.
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        command = [sys.executable, "-m", "uvicorn", "plain_peer:app", "--fd", str(sock.fileno())]
+        command += ["--ws", "websockets-sansio", "--ws-per-message-deflate", "false"]
+        command += ["--log-level", "error"]
+        with subprocess.Popen(
+            command, cwd=PEERS, start_new_session=True, pass_fds=[sock.fileno()]
+        ) as process:
+            try:
+                yield f"ws://127.0.0.1:{sock.getsockname()[1]}"
+            finally:
+                process.kill()
 
 
 @pytest.mark.slow
@@ -129,9 +124,9 @@ timeouts = { shutdown_s = 3 }
     ids=["in the middle", "again and again", "before it is ready", "by SIGTERM", "by both"],
 )
 def test_an_interrupt_leaves_no_process_behind(
-    tmp_path: Path, ready: str, processes: int, signals: list[signal.Signals]
+    tmp_path: Path, dead_port: int, ready: str, processes: int, signals: list[signal.Signals]
 ) -> None:
-    marker = f"{1000 + free_port()}.25"
+    marker = f"{1000 + dead_port}.25"
     text = SERVED.replace("MARKER", marker).replace("READY", ready)
     (tmp_path / "endpoints.toml").write_text(text)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
@@ -279,23 +274,38 @@ def test_an_endpoint_with_one_place_is_judged_all_the_same(tmp_path: Path, told:
 
 
 @pytest.fixture
-def far_server() -> Iterator[str]:
+def far_server(tmp_path: Path) -> Iterator[str]:
     """The reference server, 300 ms away in each direction."""
-    near, far = free_port(), free_port()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
-    server = [sys.executable, "-m", "utterwire_server", "--host", "127.0.0.1"]
-    proxy = [sys.executable, str(PEERS / "far_proxy.py"), str(far), str(near), "0.3"]
+    server = [sys.executable, "-m", "utterwire_server", "--host", "127.0.0.1", "--port", "0"]
     with (
-        subprocess.Popen([*server, "--port", str(near)], env=environment) as one,
-        subprocess.Popen(proxy) as other,
+        (tmp_path / "server").open("wb") as log,
+        subprocess.Popen(server, env=environment, stderr=log) as one,
     ):
         try:
-            _await_port(near, one)
-            _await_port(far, other)
-            yield f"ws://127.0.0.1:{far}"
+            near = _told_port(tmp_path / "server", one)
+            proxy = [sys.executable, str(PEERS / "far_proxy.py"), str(near), "0.3"]
+            with subprocess.Popen(proxy, stdout=subprocess.PIPE) as other:
+                try:
+                    assert other.stdout is not None
+                    yield f"ws://127.0.0.1:{int(other.stdout.readline())}"
+                finally:
+                    other.kill()
         finally:
-            other.kill()
             one.kill()
+
+
+def _told_port(log: Path, process: subprocess.Popen[bytes]) -> int:
+    """The port at which a server says that it is ready."""
+    while True:
+        is_over = process.poll() is not None
+        told = [
+            json.loads(line) for line in log.read_bytes().splitlines(True) if line[-1:] == b"\n"
+        ]
+        if any(event["event"] == "ready" for event in told):
+            return next(int(event["port"]) for event in told if event["event"] == "listening")
+        assert not is_over, told
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -310,8 +320,8 @@ def test_far_away_is_no_fault(tmp_path: Path, far_server: str) -> None:
         assert found[name] == "pass"
 
 
-def test_a_dead_port_cannot_be_judged(tmp_path: Path) -> None:
-    done = run(*CLI, "--endpoint-url", f"ws://127.0.0.1:{free_port()}", cwd=tmp_path)
+def test_a_dead_port_cannot_be_judged(tmp_path: Path, dead_port: int) -> None:
+    done = run(*CLI, "--endpoint-url", f"ws://127.0.0.1:{dead_port}", cwd=tmp_path)
     assert done.returncode == 2
     assert "cannot connect: Connection refused" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -412,11 +422,10 @@ def test_help_is_short(tmp_path: Path) -> None:
     )
 
 
-def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, dead_port: int) -> None:
     (tmp_path / "file").write_text("")
-    done = run(
-        *CLI, "--endpoint-url", f"ws://127.0.0.1:{free_port()}", "--report", "file", cwd=tmp_path
-    )
+    where = ("--endpoint-url", f"ws://127.0.0.1:{dead_port}")
+    done = run(*CLI, *where, "--report", "file", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout.splitlines()[0].count("ws://") == 1
     assert "cannot be written" in done.stdout

@@ -1,6 +1,8 @@
 """Makes an endpoint far away: every octet takes so long to get through, in both directions.
 
-python far_proxy.py PORT TO_PORT SECONDS
+python far_proxy.py TO_PORT SECONDS
+
+It prints the port at which it listens.
 """
 
 # mypy: ignore-errors
@@ -36,7 +38,7 @@ async def carry(reader, writer, seconds):
         delivering.cancel()
 
 
-async def serve(port, to_port, seconds):
+async def serve(to_port, seconds):
     async def accept(reader, writer):
         # Little is under way, as in a net: a proxy that took all would hide who does not read.
         near = writer.get_extra_info("socket")
@@ -63,10 +65,11 @@ async def serve(port, to_port, seconds):
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(hold, "127.0.0.1", port)
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2])))
