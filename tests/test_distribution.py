@@ -127,18 +127,20 @@ def server_port(speaking: Environment) -> Iterator[int]:
     with subprocess.Popen(
         command, cwd=speaking.elsewhere, stderr=subprocess.PIPE, text=True
     ) as server:
-        assert server.stderr is not None
-        lines = []
-        for line in server.stderr:
-            lines.append(line)
-            event = json.loads(line)
-            if event.get("event") == "listening":
-                break
-        else:
-            pytest.fail(f"the server ended before it listened: {lines}")
-        yield event["port"]
-        server.terminate()
-        server.communicate()
+        try:
+            assert server.stderr is not None
+            lines = []
+            for line in server.stderr:
+                lines.append(line)
+                event = json.loads(line)
+                if event.get("event") == "listening":
+                    break
+            else:
+                pytest.fail(f"the server ended before it listened: {lines}")
+            yield event["port"]
+        finally:
+            server.terminate()
+            server.communicate()
         assert server.returncode == 0
 
 

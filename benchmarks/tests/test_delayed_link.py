@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
@@ -19,10 +20,12 @@ async def echo() -> AsyncIterator[int]:
     """A server that sends back what it gets, until the sender ends; yields its port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1000):
-                writer.write(data)
-                await writer.drain()
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1000):
+                    writer.write(data)
+                    await writer.drain()
+        finally:
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -77,12 +80,14 @@ async def test_what_is_no_request_for_a_tunnel_gets_none(head: bytes) -> None:
 
 
 async def test_a_place_that_is_not_there_is_told() -> None:
-    async with echo() as port:
-        pass
-    async with DelayedLink("127.0.0.1", port, 0.0) as link:
-        status, (_, writer) = await tunnel(link, f"127.0.0.1:{port}")
-        assert status == b"HTTP/1.1 502 Bad Gateway"
-        writer.close()
+    # Taken, so that nobody else listens there.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        async with DelayedLink("127.0.0.1", port, 0.0) as link:
+            status, (_, writer) = await tunnel(link, f"127.0.0.1:{port}")
+            assert status == b"HTTP/1.1 502 Bad Gateway"
+            writer.close()
 
 
 @pytest.mark.parametrize("abruptly", [True, False])

@@ -58,7 +58,7 @@ def endpoint(bug: str | None = None) -> Endpoint:
     )
 
 
-def plan(examples: int, *kinds: Kind, shrink_s: float = 60.0) -> FuzzPlan:
+def plan(examples: int, *kinds: Kind, shrink_s: float = 150.0) -> FuzzPlan:
     """One finding, and by default time enough to make it as small as it gets."""
     chosen: tuple[Kind, ...] = kinds or ("sessions", "messages", "http")
     return FuzzPlan(None, examples, kinds=chosen, findings=1, shrink_s=shrink_s)
