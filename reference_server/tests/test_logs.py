@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from utterwire_server import logs
 from utterwire_server.logs import JsonFormatter, StreamWriter, log_event, logging_to, whereabouts
 
 
@@ -134,6 +136,18 @@ def test_without_stderr_there_are_no_logs(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sys.stderr", None)
     with logging_to():
         log_event("session_opened", session="abc")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_left_to_say() -> None:
+    """What other tests of this process have left may log, once it is collected."""
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _all_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late the machine comes to it."""
+    monkeypatch.setattr(logs, "CLOSING_S", 60.0)
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,8 @@ Field: TypeAlias = str | int | float | bool | list[str] | list[int] | list[float
 
 logger = logging.getLogger("utterwire")
 
+#: What waits to be written at the end has so long, in seconds.
+CLOSING_S = 1.0
 _MOST_LINES_KEPT = 100
 _GONE = (errno.EPIPE, errno.EBADF)
 
@@ -114,10 +116,12 @@ class StreamWriter(logging.Handler):
             self._dropped += 1
 
     def close(self) -> None:
-        """Write what waits, for at most a second, and stop."""
+        """Write what waits, for at most `CLOSING_S`, and stop."""
+        until = time.monotonic() + CLOSING_S
+        # Where as much waits as may, the writer learns of the end once there is room.
         with contextlib.suppress(queue.Full):
-            self._lines.put_nowait(None)
-        self._thread.join(1.0)
+            self._lines.put(None, timeout=CLOSING_S)
+        self._thread.join(max(0.0, until - time.monotonic()))
         super().close()
 
     def _write(self) -> None:
