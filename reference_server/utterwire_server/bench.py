@@ -272,7 +272,7 @@ class Bench:
             async with self._session() as session:
                 listener = _Listener(session, self.voice)
                 turn = place
-                while loop.time() < ends and not refusals:
+                while not refusals:
                     try:
                         one, playback = await listener.hear(SENTENCES[turn % len(SENTENCES)])
                     except (Refused, WebSocketException, OSError, TimeoutError) as error:
@@ -280,8 +280,11 @@ class Bench:
                         return
                     heard.append(one)
                     turn += 1
-                    # The next sentence is asked for when this one has been heard.
+                    # The next sentence is asked for when this one has been heard. Who came to
+                    # sit down late has heard one as well: nobody at all is no load.
                     await asyncio.sleep(playback.ahead_s(loop.time()))
+                    if loop.time() >= ends:
+                        return
 
         async with asyncio.TaskGroup() as group:
             for place in range(listeners):
