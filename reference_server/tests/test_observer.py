@@ -110,7 +110,7 @@ async def test_what_fails(start: Any, connect: Any, notes: Notes, eventually: An
     peer = await connect(server)
     peer.say(text="Hello there.")
     await peer.until("error")
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             await client.post("/invocations", json={"text": "Hello there."})
         whole = await client.post("/invocations", json={"text": "Hello there.", "stream": False})
@@ -129,7 +129,7 @@ async def test_what_is_spoken_by_http(
     start: Any, notes: Notes, eventually: Any, body: dict[str, Any]
 ) -> None:
     server = await start(observers=[notes])
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         await client.post("/invocations", json={"text": "Hello.", **body})
         assert (await client.post("/invocations", content=b"?")).status_code == 400
     await eventually(lambda: notes.outcomes == ["completed"])
@@ -226,9 +226,8 @@ async def test_a_listener_who_runs_dry_is_told_of(
     await eventually(lambda: notes.heard)
     record = notes.heard[0]
     loop = asyncio.get_running_loop()
-    assert record.first_byte_at is not None
-    dry_at = record.first_byte_at + 0.02
-    await eventually(lambda: loop.time() > dry_at + 0.05)
+    # What was sent late is heard late, so that this may still move.
+    await eventually(lambda: loop.time() > (record.listener.dry_at or loop.time()) + 0.06)
     engine.gate.set()
     await peer.until("synthesis_complete")
     await eventually(lambda: notes.records)

@@ -71,7 +71,7 @@ async def test_a_failure_is_an_error(
     start: Any, eventually: Any, traced: Tracing, exported: InMemorySpanExporter
 ) -> None:
     server = await start(FaultyEngine(0), observers=[traced])
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         headers = {"traceparent": TRACEPARENT}
         await client.post("/invocations", json={"text": "Hi."}, headers=headers)
     await eventually(exported.get_finished_spans)
@@ -90,7 +90,7 @@ async def test_what_is_no_trace_begins_one(
     start: Any, eventually: Any, traced: Tracing, exported: InMemorySpanExporter, value: str
 ) -> None:
     server = await start(observers=[traced])
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         headers = {"traceparent": value}
         await client.post("/invocations", json={"text": "Hi."}, headers=headers)
     await eventually(exported.get_finished_spans)
@@ -116,6 +116,7 @@ async def test_spans_are_sent_where_the_environment_says(
     monkeypatch: pytest.MonkeyPatch, provider: list[TracerProvider]
 ) -> None:
     heads: list[bytes] = []
+    left = asyncio.Event()
 
     async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
@@ -124,6 +125,7 @@ async def test_spans_are_sent_where_the_environment_says(
         await reader.read()
         writer.close()
         await writer.wait_closed()
+        left.set()
 
     monkeypatch.setattr(tracing, "FLUSH_S", 20.0)
     async with await asyncio.start_server(collect, "127.0.0.1", 0, family=socket.AF_INET) as server:
@@ -134,6 +136,7 @@ async def test_spans_are_sent_where_the_environment_says(
         assert provider[0].resource.attributes["service.name"] == "a-service"
         provider[0].get_tracer("x").start_span("y").end()
         await asyncio.get_running_loop().run_in_executor(None, finish)
+        await left.wait()
     assert heads[0].startswith(b"POST /v1/traces ")
 
 
