@@ -30,7 +30,8 @@ from utterwire_server.service import Service
 from utterwire_server.settings import Settings
 from websockets.frames import Frame, Opcode
 
-WAIT_S = 20.0
+#: For what takes milliseconds: who waits for longer hangs.
+WAIT_S = 60.0
 
 
 @dataclass
@@ -135,7 +136,7 @@ class Process:
     reading: asyncio.Task[None]
 
     async def ended(self) -> int:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             status = await self.process.wait()
             await self.reading
         return status
@@ -150,6 +151,11 @@ class HeldEngine(ToneEngine):
         super().__init__()
         self.gate = asyncio.Semaphore(0)
         self.open_streams = 0
+
+    def open(self) -> None:
+        """From now on no block waits; those that are waiting go on, too."""
+        for _ in range(10_000):
+            self.gate.release()
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
         self.open_streams += 1
@@ -267,7 +273,9 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         observers: Sequence[Observer] = (),
         **settings: Any,
     ) -> Server:
-        made = Settings(**{"shutdown_timeout_s": 0.0, **settings})
+        # To a server that is held up for a moment its engine seems slow, and the queue too long.
+        patient = {"shutdown_timeout_s": 0.0, "max_queued_work_s": 1e6}
+        made = Settings(**{**patient, **settings})
         service = Service(made, engine or ToneEngine(), access=access, observers=observers)
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
         port = sock.getsockname()[1]
@@ -312,6 +320,8 @@ async def connect() -> AsyncIterator[Callable[..., Any]]:
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.port))
         limit = 2**16 if receive_buffer is None else max(receive_buffer, 1_024)
         reader, writer = await asyncio.open_connection(sock=sock, limit=limit)
+        peer = Peer(reader, writer, 0, "")
+        peers.append(peer)
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
             f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
@@ -320,8 +330,7 @@ async def connect() -> AsyncIterator[Callable[..., Any]]:
         )
         async with asyncio.timeout(WAIT_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        peer = Peer(reader, writer, int(head.split(" ", 2)[1]), head.lower())
-        peers.append(peer)
+        peer.status, peer.headers = int(head.split(" ", 2)[1]), head.lower()
         return peer
 
     yield open_peer
@@ -447,7 +456,8 @@ def tiny_graph() -> Any:
 @pytest.fixture
 async def launch() -> AsyncIterator[Any]:
     """``await launch(*flags)`` starts a server process and waits until it is ready."""
-    processes: list[Process] = []
+    processes: list[asyncio.subprocess.Process] = []
+    servers: list[Process] = []
 
     async def begin(*flags: str) -> Process:
         process = await asyncio.create_subprocess_exec(
@@ -455,6 +465,7 @@ async def launch() -> AsyncIterator[Any]:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONWARNINGS": "error"},
         )  # fmt: skip
+        processes.append(process)
         assert process.stderr is not None
         lines: list[dict[str, Any]] = []
         stream = process.stderr
@@ -468,11 +479,15 @@ async def launch() -> AsyncIterator[Any]:
             assert line, "the server ended before it was ready"
             lines.append(json.loads(line))
         started = Process(process, lines[0]["port"], lines, asyncio.create_task(follow()))
-        processes.append(started)
+        servers.append(started)
         return started
 
     yield begin
-    for started in processes:
-        if started.process.returncode is None:
-            started.process.kill()
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+    for started in servers:
         await started.ended()
+    # Of one that was never ready, nobody follows what it says.
+    for process in processes:
+        await process.communicate()

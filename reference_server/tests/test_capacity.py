@@ -87,7 +87,7 @@ async def _stall(server: Any, connect: Any) -> None:
 
 
 async def _ask(server: Any, **fields: Any) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         return await client.post(f"{server.http}/invocations", json=fields)
 
 
@@ -144,7 +144,7 @@ async def test_every_way_out_gives_the_place_back(
     server = await start(engine, max_queued_chars=5_000, **settings)
     scheduler = server.service.scheduler
     for _ in range(3):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await way(server, connect)
         await eventually(lambda: not scheduler.backlog.places)
         await eventually(lambda: not (scheduler.speaking or scheduler.computing))
@@ -159,6 +159,7 @@ async def test_who_finds_no_room_is_told_when_to_come_back(
     full.say(text="a" * 3_000)
     full.say(text="b" * 2_000)
     await full.until("synthesis_start")
+    await eventually(lambda: server.service.scheduler.queued_chars == 5_000)
     other.say(text="c", request_id="c")
     error = await other.control()
     assert (error["code"], error["rejected"], error["retryable"]) == ("overloaded", True, True)
@@ -171,7 +172,7 @@ async def test_who_finds_no_room_is_told_when_to_come_back(
     # Nobody's place was taken by that, and there is room again as soon as somebody has left.
     full.say(type="cancel")
     await full.until("cancel_done")
-    held_engine.gate = asyncio.Semaphore(10_000)
+    held_engine.open()
     other.say(text="c", request_id="c")
     assert (await other.until("synthesis_complete"))["request_id"] == "c"
     assert (await _ask(server, text="c")).status_code == 200
@@ -226,7 +227,7 @@ async def test_an_engine_that_does_not_let_go_is_told_by_ping(
     peer.say(text="Hi.")
     assert (await peer.until("error"))["code"] == "synthesis_failed"
     await eventually(lambda: not server.service.ready)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         answer = await client.get(f"{server.http}/ping")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
     assert (await _ask(server, text="a")).json()["code"] == "overloaded"
