@@ -19,8 +19,16 @@ LONG = "A long story about nothing at all. " * 40
 STORY = (LONG * 3)[:4_096]
 
 
-async def test_what_runs_is_spoken_to_its_end(start: Any, connect: Any) -> None:
-    server = await start(ToneEngine(0.2), shutdown_timeout_s=20.0)
+async def test_what_runs_is_spoken_to_its_end(
+    start: Any,
+    connect: Any,
+    held_engine: Any,
+    eventually: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It is the clients who close.
+    monkeypatch.setattr(session_module, "CLOSE_AFTER_S", 60.0)
+    server = await start(held_engine, shutdown_timeout_s=60.0)
     busy, idle = await connect(server), await connect(server)
     busy.say(text="A sentence that takes a while.")
     busy.say(text="And one that waits.")
@@ -28,11 +36,13 @@ async def test_what_runs_is_spoken_to_its_end(start: Any, connect: Any) -> None:
     server.runner.stop()
     assert (await idle.control())["reason"] == "going_away"
     assert (await connect(server)).status == 503
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         assert (await client.get(f"{server.http}/ping")).status_code == 503
         answer = await client.post(f"{server.http}/invocations", json={"text": "a"})
     assert (answer.status_code, answer.json()["code"]) == (503, "going_away")
     busy.say(text="Too late.")
+    await eventually(lambda: any(session._rejected for session in server.service._guests))
+    held_engine.open()
     assert (await busy.until("synthesis_complete"))["seq"] == 1
     assert (await busy.until("synthesis_complete"))["seq"] == 2
     error = await busy.control()
@@ -76,7 +86,7 @@ async def test_a_request_that_cannot_finish_is_cut_off(
     if blocks:
         await reader.readuntil(b"\r\n\r\n")
     server.runner.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     if blocks:
         assert not answer.endswith(b"0\r\n\r\n")
@@ -92,7 +102,7 @@ async def test_a_request_that_cannot_finish_is_cut_off(
 
 async def test_a_request_in_the_making_is_finished(launch: Any) -> None:
     server = await launch("--rtf", "0.2")
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         asked = {"text": "A sentence that takes a while."}
         url = f"http://127.0.0.1:{server.port}"
         async with client.stream("POST", f"{url}/invocations", json=asked) as answer:
@@ -118,7 +128,7 @@ async def test_a_request_whose_body_comes_after_shutdown(
     await eventually(lambda: server.service.draining)
     if in_time:
         writer.write(body[5:])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 503")
     told = json.loads(answer.partition(b"\r\n\r\n")[2])
@@ -127,8 +137,15 @@ async def test_a_request_whose_body_comes_after_shutdown(
     assert await server.running == 0
 
 
+async def _stalled(server: Any, eventually: Any) -> Any:
+    """Wait until the only client, who does not read, takes nothing more; its session."""
+    (session,) = server.service._guests
+    await eventually(lambda: not session._wire.is_writable)
+    return session
+
+
 async def test_a_client_that_never_leaves_holds_nobody_up(
-    start: Any, connect: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
+    start: Any, connect: Any, eventually: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It neither reads nor closes."""
     monkeypatch.setattr(session_module, "LAST_WORDS_S", 0.1)
@@ -138,8 +155,9 @@ async def test_a_client_that_never_leaves_holds_nobody_up(
     peer = await connect(server, receive_buffer=4_096)
     peer.say(text=STORY)
     await peer.until("synthesis_start")
+    await _stalled(server, eventually)
     server.runner.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await server.running == 0
     # It was told nothing, so the log claims nothing, and no close frame stands in for it.
     (ended,) = [fields for event, fields in log_lines if event == "session_closed"]
@@ -148,13 +166,16 @@ async def test_a_client_that_never_leaves_holds_nobody_up(
 
 
 async def test_a_reader_stalled_at_the_deadline_is_told_where_it_reads_again(
-    start: Any, connect: Any, eventually: Any, log_lines: Any
+    start: Any, connect: Any, eventually: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("LAST_WORDS_S", "CLOSE_AFTER_S"):
+        monkeypatch.setattr(session_module, name, 60.0)
+    monkeypatch.setattr(service_module, "LEAVING_S", 60.0)
     server = await start(shutdown_timeout_s=0.2)
     peer = await connect(server, receive_buffer=4_096)
     peer.say(text=STORY)
     await peer.until("synthesis_start")
-    (session,) = server.service._guests
+    session = await _stalled(server, eventually)
     server.runner.stop()
     await eventually(
         lambda: session._connection.end_reason == "going_away" and not session._wire.is_writable
@@ -182,7 +203,7 @@ async def test_stopping_twice_gives_up_draining(start: Any, connect: Any) -> Non
     server.runner.stop()
     await asyncio.sleep(0)
     server.runner.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await server.running == 128 + signal.SIGTERM
 
 
@@ -202,11 +223,12 @@ async def test_with_nothing_to_read_again_a_hangup_is_an_orderly_end(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_in_mid_utterance(launch: Any, connect: Any, number: signal.Signals) -> None:
-    server = await launch("--rtf", "0.2")
+    server = await launch("--shutdown-timeout", "60")
     assert server.lines[0]["event"] == "listening"
     assert server.lines[0]["max_waiting"] == 16
-    busy, idle = await connect(server), await connect(server)
-    busy.say(text="A sentence that takes a while.", request_id="secret-id")
+    # More than there is room for on its way: it is not spoken to its end before it is read.
+    busy, idle = await connect(server, receive_buffer=4_096), await connect(server)
+    busy.say(text="A sentence that takes a while. " * 12, request_id="secret-id")
     await busy.until("synthesis_start")
     server.process.send_signal(number)
     assert (await idle.control())["reason"] == "going_away"
@@ -217,7 +239,8 @@ async def test_a_signal_in_mid_utterance(launch: Any, connect: Any, number: sign
     assert (await busy.control())["reason"] == "going_away"
     for peer in (busy, idle):
         peer.send(b"\x03\xe8", opcode=Opcode.CLOSE)
-        assert await peer.closed() == 1000
+        # 1001 where the endpoint has not waited for it.
+        assert await peer.closed() in (1000, 1001)
     assert await server.ended() == 0
     events = [line["event"] for line in server.lines]
     assert {"signal", "draining", "stopped"} <= set(events)
