@@ -120,6 +120,12 @@ async def test_an_engine_that_fails_fails_alone(worker: Any, log_lines: Any) -> 
     assert "will not say" not in repr(log_lines)
 
 
+def hasten(engine: Any, block_timeout_s: float) -> None:
+    """Have the worker that runs now, and none after it, make its blocks in so short a time."""
+    assert engine._worker._block_timeout_s == 77.0
+    engine._worker._block_timeout_s = block_timeout_s
+
+
 DEATHS = {
     "die": "ended by SIGKILL",
     "exit": "exited with status 7",
@@ -132,11 +138,13 @@ DEATHS = {
 async def test_its_death_fails_what_it_held_and_nothing_else(
     worker: Any, log_lines: Any, order: str
 ) -> None:
-    engine = await worker(block_timeout_s=0.5 if order == "hang" else 60.0)
+    engine = await worker(block_timeout_s=77.0)
     pid = engine.pid
     streams = [engine.synthesize(asked(text)) for text in (LONG, LONG, f"{order} now, please")]
     for stream in streams:
         assert (await anext(stream)).samples.size
+    if order == "hang":
+        hasten(engine, 0.5)
     for stream in reversed(streams):
         with pytest.raises(EngineError, match=DEATHS[order]):
             await the_rest(stream)
@@ -201,13 +209,16 @@ async def test_closing_waits_until_it_has_let_go(
 async def test_one_that_does_not_let_go_is_killed(
     worker: Any, tmp_path: Path, eventually: Any
 ) -> None:
-    engine = await worker(block_timeout_s=0.5)
+    engine = await worker(block_timeout_s=77.0)
     pid = engine.pid
     stream = engine.synthesize(asked("hold this, please"))
     await anext(stream)
     await anext(stream)
     asking = asyncio.create_task(anext(stream))
     await eventually((tmp_path / "held").exists)
+    (held,) = engine._worker._streams.values()
+    hasten(engine, 0.5)
+    engine._worker._watch(held)
     asking.cancel()
     await asyncio.wait({asking})
     assert not is_running(pid)
@@ -431,7 +442,7 @@ async def test_it_does_not_outlive_a_server_that_is_killed(eventually: Any, text
     assert is_running(pid)
     server.kill()
     await eventually(lambda: not is_running(pid))
-    await server.wait()
+    await server.communicate()
 
 
 # Through a server
@@ -447,14 +458,16 @@ async def test_killed_in_mid_speech_of_several_sessions(
     speaking = [await connect(server) for _ in range(3)]
     idle = await connect(server)
     for peer in speaking:
-        peer.say(text=LONG, request_id="held")
+        # More than there is room for on its way to somebody who does not read: it is still being
+        # spoken when the worker is killed, however late that is.
+        peer.say(text=LONG * 20, request_id="held")
         peer.say(text="After that.", request_id="waiting")
     for peer in speaking:
         await peer.until("synthesis_start")
         while not peer.audio():
             await peer.frame()
     async with httpx.AsyncClient(
-        trust_env=False, base_url=f"http://127.0.0.1:{server.port}"
+        trust_env=False, timeout=60, base_url=f"http://127.0.0.1:{server.port}"
     ) as http:
         assert (await http.get("/ping")).status_code == 200
         os.kill(pid, signal.SIGKILL)
@@ -477,6 +490,11 @@ async def test_killed_in_mid_speech_of_several_sessions(
     idle.say(text="Never bothered.")
     kinds = [(await idle.control())["type"] for _ in range(2)]
     assert kinds == ["synthesis_start", "synthesis_complete"]
+    for peer in (*speaking, idle):
+        await peer.leave()
+    # What it logs comes whenever it comes, and all of it by its end.
+    server.process.send_signal(signal.SIGTERM)
+    assert await server.ended() == 0
     ended = [line for line in server.lines if line["event"] == "engine_worker_ended"]
     assert [line["failed_utterances"] for line in ended] == [3]
     failed = [line for line in server.lines if line.get("outcome") == "failed"]
