@@ -47,7 +47,7 @@ class ThreadEngine(ToneEngine):
         self.in_use += 1
         self.most_in_use = max(self.most_in_use, self.in_use)
         self.begun.append(text)
-        assert self.gate.acquire(timeout=20)
+        assert self.gate.acquire(timeout=60)
         self.in_use -= 1
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[Block]:
@@ -89,7 +89,7 @@ async def test_the_whole_text_is_synthesised_before_the_first_byte(
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     held_engine.gate.release()
     writer.write(post(json.dumps({"text": PARAGRAPH}).encode()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
         assert int(await reader.readline(), 16) > 0
     writer.close()
@@ -146,7 +146,7 @@ async def test_one_stalled_reader_stops_everybody(start: Any, connect: Any) -> N
         other = await connect(server)
         other.say(text=PARAGRAPH)
         await other.until("synthesis_complete")
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         answer = await client.post(f"{server.http}/invocations", json={"text": "Hi."})
     assert answer.status_code == 200
     assert server.service.guests >= 5
@@ -160,7 +160,7 @@ async def test_bad_json_leaks_a_slot_of_the_queue_until_nothing_is_served(
     server = await start(ToneEngine(), max_sessions=4, max_queued_chars=4_096)
     bad = [b"{", b"", b"[]", b'{"text": ', b"\xff\xfe", b'{"text": "a", "speed": 9}']
     peer = await connect(server)
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         for index in range(120):
             body = bad[index % len(bad)]
             answer = await client.post(f"{server.http}/invocations", content=body)
@@ -239,7 +239,7 @@ async def test_sigterm_drops_speech(launch: Any, connect: Any) -> None:
     peer = await connect(server)
     peer.say(text=text)
     await peer.until("synthesis_start")
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         url = f"http://127.0.0.1:{server.port}/invocations"
         async with client.stream("POST", url, json={"text": text}) as answer:
             parts = answer.aiter_bytes()
@@ -270,8 +270,8 @@ async def test_a_health_check_says_200_throughout(
             await loaded.wait()
 
     engine = Fragile()
-    server = await start(engine, ready=False, shutdown_timeout_s=20.0)
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    server = await start(engine, ready=False, shutdown_timeout_s=60.0)
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
 
         async def ping() -> tuple[int, str]:
             answer = await client.get(f"{server.http}/ping")
@@ -282,7 +282,7 @@ async def test_a_health_check_says_200_throughout(
             return answer.status_code
 
         # Its socket may still be opening.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     assert await ping() == (503, "loading")
@@ -298,7 +298,8 @@ async def test_a_health_check_says_200_throughout(
         engine.well = True
         peer = await connect(server)
         engine.real_time_factor = 1.0
-        peer.say(text="A sentence.")
+        # Longer than anything here may take.
+        peer.say(text="A sentence. " * 300)
         await peer.until("synthesis_start")
         server.runner.stop()
         await eventually(lambda: server.service.draining)

@@ -53,7 +53,7 @@ def audio_of(told: Told) -> bytes:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=20, trust_env=False) as made:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as made:
         yield made
 
 
@@ -219,7 +219,7 @@ async def test_who_reads_nothing_at_the_end_is_cut_off(
     await eventually(lambda: server.service.scheduler.speaking)
     await reader.readuntil(b"\r\n\r\n")
     server.runner.stop()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await server.running
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await reader.readexactly(10**8)
@@ -235,7 +235,7 @@ async def test_a_stalled_client_is_dropped(
     body = json.dumps({"text": STORY}).encode()
     head = f"Host: x\r\nAccept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(b"POST /invocations HTTP/1.1\r\n" + head.encode() + body)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await eventually(lambda: any(event == "request_cut_off" for event, _ in log_lines))
         await eventually(lambda: not server.service.guests)
     assert [f["reason"] for e, f in log_lines if e == "request_cut_off"] == ["stalled"]
@@ -266,9 +266,8 @@ async def test_comments_keep_a_slow_stream_alive(
     async with client.stream("POST", url, json={"text": "abc"}, headers=EVENTS) as answer:
         async for part in answer.aiter_bytes():
             body += part
-            if body.count(b":\n\n") == 2:
-                for _ in range(100):
-                    held_engine.gate.release()
+            if body.count(b":\n\n") >= 2:
+                held_engine.open()
     assert body.count(b":\n\n") >= 2
     told = events_of(body)
     assert audio_of(told) == await spoken("abc")
