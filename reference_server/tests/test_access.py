@@ -29,7 +29,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def client_of(server: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(trust_env=False, base_url=server.http)
+    return httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http)
 
 
 def lines(headers: dict[str, str]) -> str:
@@ -318,7 +318,7 @@ async def test_sessions_and_requests_by_tls(
     authority.configure_trust(trusting)
     url = f"wss://127.0.0.1:{port}/invocations-bidirectional-stream"
     async with httpx.AsyncClient(
-        trust_env=False, verify=trusting, base_url=f"https://127.0.0.1:{port}"
+        trust_env=False, timeout=60, verify=trusting, base_url=f"https://127.0.0.1:{port}"
     ) as client:
         while (await client.get("/ping")).status_code != 200:
             pass
@@ -426,10 +426,11 @@ async def test_token_and_certificate_are_read_again(
         """The server's certificate, and whether it takes the token."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        head = f"GET /nothing HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
-        writer.write(head.encode())
-        status = int((await reader.readline()).split()[1])
+        head = "GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        writer.write(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+        status = int((await reader.read()).split()[1])
         writer.close()
+        await writer.wait_closed()
         return certificate, status != 401
 
     before, taken = await seen("first")

@@ -29,7 +29,7 @@ RELAYED = "/ui/relay/1"
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         yield client
 
 
@@ -459,7 +459,9 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
     """An endpoint that answers every request so; its address."""
 
     async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        # All of it: who closes with unread data resets the connection, and its answer is lost.
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
         writer.write(answer)
         await writer.drain()
         writer.close()
