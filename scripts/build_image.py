@@ -27,6 +27,7 @@ import contextlib
 import datetime
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -358,11 +359,15 @@ def running(command: Sequence[str], port: int) -> Iterator[tuple[subprocess.Pope
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that nobody has at the moment, below those that connections are given.
+
+    One of those would soon be somebody else's, before the container has come to it.
+    """
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise NotTried("no port of 100 between 20000 and 32000 is free")
 
 
 def drained(process: subprocess.Popen[bytes], port: int) -> dict[str, Any]:

@@ -136,4 +136,4 @@ def test_process_1_is_found() -> None:
         child = build_image.first_process(parent.pid)
         assert child is not None
         subprocess.run(["kill", str(child)], check=True)
-        parent.wait(20)
+        parent.wait(60)
