@@ -115,40 +115,53 @@ class Soak:
     async def converse(self) -> None:
         """Ask, cancel, send rubbish and read, and close in order: each request ends once."""
         async with self.session() as session:
-            asked, ended = 0, Counter[int]()
-            expected = 0
-            for _ in range(self.chance.randrange(1, 8)):
-                asked += 1
-                action = self.chance.random()
-                if action < 0.7:
-                    wish = {"text": self.text(), "format": self.chance.choice(FORMATS)}
-                    await session.send(json.dumps(wish))
-                    expected += 1
-                elif action < 0.8:
-                    await session.send(json.dumps({"type": "cancel"}))
-                    expected += 1
-                elif action < 0.9:
-                    await session.send(self.chance.choice(BAD))
-                    expected += 1
-                else:
-                    await session.send(json.dumps({"type": "keepalive"}))
-                if self.chance.random() < 0.3:
-                    await asyncio.sleep(self.chance.random())
-            await session.send(json.dumps({"type": "close"}))
-            while True:
-                message = await session.recv()
-                if isinstance(message, bytes):
-                    continue
-                told = json.loads(message)
-                self.done[f"ws {told.get('code') or told['type']}"] += 1
-                if told["type"] == "session_closed":
-                    if told["last_seq"] != asked + 1:
-                        self.fault(f"last_seq {told['last_seq']} after {asked + 1} messages")
-                    break
-                if told["type"] in _ENDS or told["type"] == "cancel_done":
-                    ended[told["seq"]] += 1
+            asked = expected = 0
+            # Who does not read while it asks would be given up for that.
+            hearing = asyncio.create_task(self._hear(session))
+            try:
+                for _ in range(self.chance.randrange(1, 8)):
+                    asked += 1
+                    expected += await self._ask(session)
+                    if self.chance.random() < 0.3:
+                        await asyncio.sleep(self.chance.random())
+                await session.send(json.dumps({"type": "close"}))
+                last_seq, ended = await hearing
+            finally:
+                hearing.cancel()
+                await asyncio.wait({hearing})
+            if last_seq != asked + 1:
+                self.fault(f"last_seq {last_seq} after {asked + 1} messages")
             if len(ended) != expected or max(ended.values(), default=1) > 1:
                 self.fault(f"{expected} requests had these ends: {dict(ended)}")
+
+    async def _ask(self, session: ClientConnection) -> bool:
+        """Send something; whether it has an end."""
+        action = self.chance.random()
+        if action < 0.7:
+            wish = {"text": self.text(), "format": self.chance.choice(FORMATS)}
+            await session.send(json.dumps(wish))
+        elif action < 0.8:
+            await session.send(json.dumps({"type": "cancel"}))
+        elif action < 0.9:
+            await session.send(self.chance.choice(BAD))
+        else:
+            await session.send(json.dumps({"type": "keepalive"}))
+            return False
+        return True
+
+    async def _hear(self, session: ClientConnection) -> tuple[int, Counter[int]]:
+        """Read to the end of a session: its `last_seq`, and how often each request ended."""
+        ended = Counter[int]()
+        while True:
+            message = await session.recv()
+            if isinstance(message, bytes):
+                continue
+            told = json.loads(message)
+            self.done[f"ws {told.get('code') or told['type']}"] += 1
+            if told["type"] == "session_closed":
+                return told["last_seq"], ended
+            if told["type"] in _ENDS or told["type"] == "cancel_done":
+                ended[told["seq"]] += 1
 
     async def break_off(self) -> None:
         """Vanish in mid-speech, or before it, with or without a close frame."""
