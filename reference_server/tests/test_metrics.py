@@ -17,7 +17,7 @@ from utterwire_server.settings import Settings
 
 
 async def scrape(server: Any, **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         return await client.get("/metrics", headers=headers)
 
 
@@ -148,7 +148,7 @@ async def test_ping_tells_of_an_engine_that_mends_itself(
     server = await start(engine)
     peer = await connect(server)
     engine.well = False
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         ping = await client.get("/ping")
         assert (ping.status_code, ping.json()) == (503, {"status": "unavailable"})
         refused = await client.post("/invocations", json={"text": "Hello."})
@@ -175,7 +175,7 @@ async def test_ping_while_loading_and_draining(start: Any, connect: Any, eventua
 
     engine = Slow()
     server = await start(engine, ready=False, shutdown_timeout_s=10.0)
-    async with httpx.AsyncClient(trust_env=False, base_url=server.http) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, base_url=server.http) as client:
         ping = await client.get("/ping")
         assert (ping.status_code, ping.json()) == (503, {"status": "loading"})
         engine.gate.set()

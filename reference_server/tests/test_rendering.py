@@ -92,7 +92,7 @@ async def test_nothing_to_speak_has_no_bytes(start: Any, connect: Any, name: str
     peer.say(text="...", format=name)
     told = await peer.until("synthesis_complete")
     assert (told["audio_bytes"], told["total_duration_s"], peer.audio()) == (0, 0, b"")
-    async with httpx.AsyncClient(base_url=server.http) as client:
+    async with httpx.AsyncClient(timeout=60, base_url=server.http) as client:
         for stream in (True, False):
             request = {"text": "...", "format": name, "stream": stream}
             answer = await client.post("/invocations", json=request)
@@ -103,7 +103,7 @@ async def test_nothing_to_speak_has_no_bytes(start: Any, connect: Any, name: str
 async def test_http_carries_every_format(start: Any, name: str) -> None:
     server = await start()
     rate = 16_000
-    async with httpx.AsyncClient(base_url=server.http) as client:
+    async with httpx.AsyncClient(timeout=60, base_url=server.http) as client:
         request = {"text": "Hello there.", "format": name, "sample_rate": rate}
         streamed = await client.post("/invocations", json=request)
         whole = await client.post("/invocations", json=request | {"stream": False})
@@ -237,7 +237,7 @@ class Held(CompressedEncoder):
 
     def encode(self, samples: Any) -> bytes:
         Held.begun.set()
-        Held.release.wait(20.0)
+        Held.release.wait(60.0)
         return super().encode(samples)
 
     def close(self) -> None:
