@@ -274,7 +274,7 @@ async def start(eventually: Any) -> AsyncIterator[Start]:
         **settings: Any,
     ) -> Server:
         # To a server that is held up for a moment its engine seems slow, and the queue too long.
-        patient = {"shutdown_timeout_s": 0.0, "max_queued_work_s": 1e6}
+        patient: dict[str, Any] = {"shutdown_timeout_s": 0.0, "max_queued_work_s": 1e6}
         made = Settings(**{**patient, **settings})
         service = Service(made, engine or ToneEngine(), access=access, observers=observers)
         sock = listen("127.0.0.1", 0, send_buffer_bytes=made.send_buffer_bytes)
