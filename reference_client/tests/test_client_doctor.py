@@ -294,8 +294,10 @@ async def test_the_reference_server(doctor: Any) -> None:
         process.terminate()
         await process.wait()
     await draining
-    assert (code, err) == (ExitCode.DONE, "")
     grades = graded(out)
+    # How fast it is says more of the machine than of the server.
+    slow = grades["real-time factor"] == "BAD"
+    assert (code, err) == (ExitCode.FAILED if slow else ExitCode.DONE, ""), out
     for subject in ("interrupt", "timing", "http", "sse", "ping", "clock", "compression", "claims"):
         assert grades[subject] == "ok", out
 
