@@ -673,16 +673,20 @@ async def http_container() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def http_routed(authority: ssl.SSLContext, plan: Plan | None = None) -> AsyncIterator[str]:
+async def http_routed(
+    authority: ssl.SSLContext, plan: Plan | None = None, lines: list[str] | None = None
+) -> AsyncIterator[str]:
+    log = ([] if lines is None else lines).append
     async with (
         http_container() as url,
-        Router(url, authority, options=VERIFIED, plan=plan) as router,
+        Router(url, authority, options=VERIFIED, plan=plan, log=log) as router,
     ):
         yield router.url
 
 
 async def test_boto3_invokes_whole_and_as_a_stream(authority: ssl.SSLContext) -> None:
-    async with http_routed(authority) as url:
+    lines: list[str] = []
+    async with http_routed(authority, lines=lines) as url:
 
         def whole() -> tuple[bytes, str, str]:
             client = _boto("sagemaker-runtime", url)
@@ -702,6 +706,8 @@ async def test_boto3_invokes_whole_and_as_a_stream(authority: ssl.SSLContext) ->
 
         assert await asyncio.to_thread(whole) == (b"firstsecond", "audio/pcm", "rate=24000")
         assert b"".join(await asyncio.to_thread(stream)) == b"firstsecond"
+    told = [line.partition(" bytes")[0] for line in lines]
+    assert told == ["1: tts: invocation whole, 11", "2: tts: invocation as a stream, 11"]
 
 
 @pytest.mark.parametrize(

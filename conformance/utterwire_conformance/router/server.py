@@ -240,9 +240,9 @@ class Router:
         custom = given.get(f"{_HEADER}custom-attributes")
         if custom is not None:
             passed.append(("X-Amzn-SageMaker-Custom-Attributes", custom))
-        for name, value in passed:
+        for header, value in passed:
             if not value.isascii():
-                raise invalid_input(f"{name} is not of ASCII alone")
+                raise invalid_input(f"{header} is not of ASCII alone")
         began = time.monotonic()
         async with self._container.invoke("/invocations", passed, body) as (head, pieces):
             if head.status // 100 != 2:
