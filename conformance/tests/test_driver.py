@@ -45,8 +45,10 @@ _WITHIN_S = 60.0
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[int]:
     tasks: set[asyncio.Task[None]] = set()
+    writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         try:
             await handler(reader, writer)
         except ConnectionError:
@@ -67,6 +69,9 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # What a peer has not taken by now keeps no connection open beyond the test.
+        for writer in writers:
+            writer.transport.abort()
 
 
 async def shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
@@ -133,6 +138,7 @@ async def test_frames_of_every_kind_are_sent_and_recorded() -> None:
         assert session.dialogue.sent[1].frames == 3
         # What was sent with a reserved bit is no message, and the echo took that bit away.
         assert session.dialogue.chunks[2].data == b"x"
+        await session.say_goodbye(_WITHIN_S)
     kinds = [(e.dir, e.kind) for e in record.transcript.entries]
     assert kinds.index(("out", "close")) < kinds.index(("in", "close"))
     assert ("out", "raw") in kinds
