@@ -219,7 +219,8 @@ async def play(
         datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
     )
     transcript.role = "client"
-    recorder = Recorder(transcript)
+    # By the clock that the script's own waits go by.
+    recorder = Recorder(transcript, clock=asyncio.get_running_loop().time)
     scene = Scene(made, recorder)
     scene.talk = asyncio.get_running_loop().create_future()
     tasks: set[asyncio.Task[None]] = set()

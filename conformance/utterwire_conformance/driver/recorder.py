@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,23 @@ __all__ = ["Recorder"]
 class Recorder:
     """Adds lines to a transcript, on one monotonic clock, without the secrets it is told of."""
 
-    def __init__(self, transcript: Transcript, secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        transcript: Transcript,
+        secrets: Iterable[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.transcript = transcript
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
         self._secrets = tuple(secret for secret in secrets if secret)
         self._sessions = 0
 
     @property
     def now(self) -> float:
         """Seconds since the recording began."""
-        return time.monotonic() - self._began
+        return self._clock() - self._began
 
     @property
     def sessions(self) -> int:
