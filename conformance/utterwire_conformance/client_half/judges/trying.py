@@ -18,8 +18,8 @@ __all__ = ["backs_off", "no_blind_retry"]
 _SLACK_S: Final = 0.05
 _AT_ONCE_S: Final = 0.02
 _ALIKE: Final = 1.25
-# Of a wait, how much may be the delay of this machine.
-_SURE: Final = 0.3
+# Of a wait, how much may be the delay of this machine: too little to make the same wait another.
+_SURE: Final = 0.2
 
 
 def _error(attempt: Attempt) -> tuple[Chunk | None, dict[str, object] | None]:
