@@ -232,6 +232,22 @@ def test_a_reader_given_up_is_no_session_hung_up() -> None:
     assert other.dismissed is not None
 
 
+@pytest.mark.parametrize("check", ["order.one_terminal", "sagemaker.client_closes"])
+@pytest.mark.parametrize(
+    ("story", "verdict"),
+    [
+        # What it said last may have been on its way to who did not read.
+        (stalls(6.5).line(1, "in", "eof"), UNSEEN),
+        (stalls(3).line(1, "in", "eof"), FAIL),
+        (stalls(6.5).close(1), FAIL),
+    ],
+)
+def test_who_stalled_too_long_may_miss_the_last_words(
+    story: Story, verdict: Verdict, check: str
+) -> None:
+    assert story.judge(check).verdict is verdict
+
+
 # --- fairness and bounds ------------------------------------------------------------------------
 
 

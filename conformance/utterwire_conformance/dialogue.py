@@ -319,10 +319,20 @@ class Dialogue:
         return None if reason in ("idle", "message_too_big") else farewell
 
     @property
+    def given_up(self) -> bool:
+        """Whether it ended after nobody had read for longer than the endpoint bears, so that its
+        last words may not have got through."""
+        if "stalled for" not in self.facts or "stall limit" not in self.facts:
+            return False
+        stalled, limit = float(self.facts["stalled for"]), float(self.facts["stall limit"])
+        wordless = self.session_closed is None and self.close_in is None
+        return stalled >= limit and wordless and self.ended
+
+    @property
     def hung_up(self) -> bool:
         """Whether the endpoint ended the session though nobody asked it to."""
         # Who is told to shut down ends its sessions; what it owes them then has rules of its own.
-        if self.abused or self.aborted or "shutdown" in self.facts:
+        if self.abused or self.aborted or self.given_up or "shutdown" in self.facts:
             return False
         if self.dismissed is not None:
             return True

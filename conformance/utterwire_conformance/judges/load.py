@@ -123,7 +123,7 @@ def slow_reader_closed(dialogue: Dialogue) -> Iterator[Judgement]:
         yield passed()
     elif dialogue.had_ended(utterance, utterance.sent.t + stalled):
         yield not_exercised("Something on the way took all that was to be left unread.")
-    elif farewell is None and dialogue.close_in is None and dialogue.ended:
+    elif dialogue.given_up:
         yield not_exercised("The session was ended, but its last words did not get through.")
     else:
         ended = farewell or dialogue.close_in or utterance.terminal

@@ -261,7 +261,7 @@ def client_closes(dialogue: Dialogue) -> Iterator[Judgement]:
     if theirs is None or (dialogue.close_out is not None and dialogue.close_out.index < theirs):
         yield passed()
         return
-    if dialogue.aborted:
+    if dialogue.aborted or dialogue.given_up:
         return
     farewell = dialogue.session_closed
     ended = dialogue.entries[theirs].t
