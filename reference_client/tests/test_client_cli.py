@@ -603,8 +603,8 @@ async def test_progress_on_a_terminal(
 def threads() -> Iterator[None]:
     yield
     for thread in threading.enumerate():
-        if thread.name == "utterwire-write":
-            thread.join(10)
+        if thread.name == "utterwire-side":
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -412,33 +412,36 @@ async def test_arguments_that_json_does_not_hold() -> None:
 
 SERVER = """
 import asyncio
-from worker_engines import served
+import sys
+from utterwire_server.engines import SpeechRequest, ToneEngine
+from utterwire_server.engines.worker import WorkerEngine
 
-async def main():
-    engine = served()
+async def main(text, folder):
+    arguments = {"folder": folder}
+    engine = WorkerEngine("worker_engines:ObedientEngine", arguments, like=ToneEngine())
     await engine.start()
-    stream = engine.synthesize(engine_request)
-    await anext(stream)
     print(engine.pid, flush=True)
-    await asyncio.sleep(600)
+    async for _ in engine.synthesize(SpeechRequest(text, "alto", 1.0, 24_000)):
+        pass
 
-from utterwire_server.engines import SpeechRequest
-engine_request = SpeechRequest(text=%r, voice="alto", speed=1.0, sample_rate=24_000)
-asyncio.run(main())
+asyncio.run(main(*sys.argv[1:]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("text", ["hold on, nothing happens", "hang in there, please"])
-async def test_it_does_not_outlive_a_server_that_is_killed(eventually: Any, text: str) -> None:
+async def test_it_does_not_outlive_a_server_that_is_killed(
+    eventually: Any, tmp_path: Path, text: str
+) -> None:
     path = os.pathsep.join([str(HERE), *sys.path])
     server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER % text,
+        sys.executable, "-c", SERVER, text, str(tmp_path),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert server.stdout is not None
     pid = int(await server.stdout.readline())
+    await eventually((tmp_path / "held").exists)
     assert is_running(pid)
     server.kill()
     await eventually(lambda: not is_running(pid))

@@ -49,6 +49,7 @@ class ObedientEngine(ToneEngine):
             case "exit":
                 os._exit(7)
             case "hang":
+                (self._folder / "held").touch()
                 time.sleep(600)  # noqa: ASYNC251 - it blocks its loop, which no engine should
             case "garble":
                 os.write(int(sys.argv[1]), b"what a worker gone mad may say " * 9)
