@@ -135,7 +135,8 @@ export class Player extends Teller {
    * @param {Prebuffer} options.prebuffer how much is held back, and how that adapts.
    * @param {boolean} options.record tell everything that is rendered.
    * @param {AudioNode} options.output where the sound goes; the loudspeaker if left out.
-   * @throws {Error} where the browser has no AudioWorklet, as in pages that came by plain http.
+   * @throws {Error} where the browser has no AudioWorklet, as in pages that came by plain http, and
+   *     where the worklet beside this module cannot be loaded.
    */
   static async open({ context, sampleRate = 24000, prebuffer, record = false, output } = {}) {
     if (!globalThis.isSecureContext || typeof AudioWorkletNode === "undefined") {
@@ -145,11 +146,12 @@ export class Player extends Teller {
     player.ownsContext = context === undefined;
     player.context = context ?? new AudioContext({ sampleRate, latencyHint: "interactive" });
     player.prebuffer = prebuffer ?? new Prebuffer();
+    const worklet = new URL("./player-worklet.js", import.meta.url);
     try {
-      await player.context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
-    } catch (error) {
+      await player.context.audioWorklet.addModule(worklet);
+    } catch (cause) {
       if (player.ownsContext) await player.context.close();
-      throw error;
+      throw new Error(`The player is not whole: ${worklet} cannot be loaded.`, { cause });
     }
     player.#connect(record, output ?? player.context.destination);
     return player;

@@ -874,9 +874,25 @@ def test_a_server_that_does_not_answer_is_not_asked_again_and_again(page: Page) 
         page.page.on(event, lambda _, event=event: told.append(event))
     # The page gives up after a while, and only then asks anew.
     page.page.locator("#server-text", has_text="does not answer any more").wait_for()
+    state = page.page.locator("#state dd").all_inner_texts()
+    assert state[:-1] == ["no answer", *["\u2013"] * 5]
+    assert "core" in state[-1]
+    assert page.page.locator("#speak").is_disabled()
     while told.count("request") < 2:
         page.page.wait_for_timeout(200)
     assert told[:3] == ["request", "requestfailed", "request"]
+
+
+def test_a_player_that_cannot_be_loaded_is_told_and_tried_again(page: Page) -> None:
+    # What loads a worklet passes no route.
+    page.run("self.load = AudioWorklet.prototype.addModule;")
+    page.run("AudioWorklet.prototype.addModule = () => Promise.reject(new Error('Aborted'));")
+    page.speak("Hello there.")
+    told = page.page.locator("#notice", has_text="The player is not whole")
+    told.filter(has_text="/ui/player-worklet.js cannot be loaded.").wait_for()
+    page.run("AudioWorklet.prototype.addModule = self.load;")
+    page.speak("Hello there.")
+    page.page.wait_for_selector("#spoken .heard")
 
 
 def test_why_a_page_is_not_let_in_is_told(page: Page) -> None:

@@ -117,8 +117,10 @@ function setStatus(status, text) {
 function showServer() {
   if (refused) {
     setStatus("gone", sentence(refused));
+    forgetState("–");
   } else if (isGone) {
     setStatus("gone", server ? "The server does not answer any more." : "The server does not answer.");
+    forgetState("no answer");
   } else {
     setStatus(server.status, `${server.status} · engine ${server.engine} · ${server.version}`);
     const values = {
@@ -133,6 +135,15 @@ function showServer() {
     describe(at("state"), values);
   }
   updateButtons();
+}
+
+/** Of what changes nothing is known any more. */
+function forgetState(ping) {
+  const values = { "/ping": ping };
+  for (const { dataset } of at("state").children) {
+    if (dataset.name !== "Profiles") values[dataset.name] ??= "–";
+  }
+  describe(at("state"), values);
 }
 
 function describe(list, values) {
