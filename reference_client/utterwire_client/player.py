@@ -104,8 +104,14 @@ class Player:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is not None:
+        if exc_type is None:
+            await self.aclose()
+        else:
             self.flush()
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Let go of the output at once: nothing is queued any more."""
         await self.aclose()
 
 
@@ -236,17 +242,8 @@ class WavPlayer(_Scheduled):
         with contextlib.suppress(OSError):
             self._sink.give_up()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is None:
-            await self.aclose()
-        else:
-            self.flush()
-            await self._end(self._sink.give_up)
+    async def _give_up(self) -> None:
+        await self._end(self._sink.give_up)
 
 
 class StreamPlayer(_Scheduled):
@@ -324,16 +321,7 @@ class StreamPlayer(_Scheduled):
             await asyncio.wait({task})
             self._thread.stop()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is None:
-            await self.aclose()
-            return
-        self.flush()
+    async def _give_up(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -448,16 +436,7 @@ class DevicePlayer(_Scheduled):
         finally:
             self._thread.stop()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is None:
-            await self.aclose()
-            return
-        self.flush()
+    async def _give_up(self) -> None:
         output, self._output = self._output, None
         try:
             if output is not None:
