@@ -535,6 +535,14 @@ def test_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], n
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["", "say", "lines", "latency", "doctor"])
+def test_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: utterwire {command}".rstrip())
+
+
 async def test_version(say: Say) -> None:
     assert (await say.run("--version")).out.startswith(b"utterwire ")
 

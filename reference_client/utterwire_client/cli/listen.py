@@ -82,7 +82,7 @@ def add_listen(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="JSON",
         help="measure nothing: tell whether the medians of such measurements lie within "
-        f"{AGREED:.0%} of each other, and where not, how far apart",
+        f"{AGREED:.0%}% of each other, and where not, how far apart",  # "%%": argparse formats it
     )
 
 
