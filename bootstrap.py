@@ -1,7 +1,7 @@
 """Set up what is needed and run it, from a clone and a bare ``python3`` of 3.11 or newer.
 
     python3 bootstrap.py conformance     pytest conformance --endpoint reference
-    python3 bootstrap.py all             every test, on every Python found, and every check
+    python3 bootstrap.py all             tests on every Python found, and the checks: as CI does
     python3 bootstrap.py ENV[,ENV...]    one or some of the environments of tox.ini
     python3 bootstrap.py ENV -- ARGS     the same, with other arguments for what it runs
 
