@@ -1,6 +1,6 @@
 """What a listener hears of the reference server, three times over, and whether it repeats.
 
-    python scripts/heard.py                      writes evidence/heard.json; takes about an hour
+    python scripts/heard.py                      writes evidence/heard.json; takes half an hour
     python scripts/heard.py --repeat 2 --out -   tries it in some minutes
 
 `utterwire latency --browser` listens to the answers of `heard_answers.toml` in every way, so many
