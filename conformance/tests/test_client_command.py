@@ -129,6 +129,7 @@ def test_a_client_that_only_speaks_http_is_judged_by_that(
     assert found["client.classifies"] == "not-exercised"
 
 
+@pytest.mark.slow
 def test_a_profile_that_it_cannot_even_begin_with_spoils_no_other(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_the_same_seed_writes_the_same_programs() -> None:
     assert first != written(2, examples=10)
 
 
+@pytest.mark.slow
 def test_the_machine_tries_every_cell_of_the_table() -> None:
     table = session_states("endpoint")
     assert {state for state, _ in CELLS} == set(table) - {"going away"}

@@ -81,6 +81,7 @@ async def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert sum(results.cells.values()) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "kind", "steps"),
     [
@@ -116,6 +117,7 @@ profiles = ["core", "http", "interrupt", "negotiate"]
 """
 
 
+@pytest.mark.slow
 async def test_a_finding_is_played_again_from_its_file(tmp_path: Path) -> None:
     results = await fuzzed(endpoint("third-rejection-ends"), 20, "messages")
     (finding, *_) = results.findings
@@ -182,6 +184,7 @@ async def test_it_can_be_broken_off() -> None:
             await running
 
 
+@pytest.mark.slow
 async def test_findings_turn_requirements_red() -> None:
     """Also those whose own scenarios saw nothing wrong."""
     options = Options(pace=PACE, fuzz=plan(60, "messages", shrink_s=2.0))

@@ -131,6 +131,7 @@ def _is_red(transcript: Transcript, check: str) -> bool:
     return check in found and found[check].verdict in RED
 
 
+@pytest.mark.slow
 async def test_silence_is_told_as_such(server: Target) -> None:
     """The recorded endpoint answered; the live one, which loses every end, is waited for."""
     recorded = (await record(server, None, "order.fifo"))["order"]
@@ -325,6 +326,7 @@ async def test_a_session_of_other_frames(server: Target) -> None:
     assert [e.code for e in now.entries if e.kind == "close" and e.dir == "in"] == [1002]
 
 
+@pytest.mark.slow
 async def test_a_shutdown_is_made_again() -> None:
     """An instance of its own is told to stop where the recorded one was."""
     recorded = made(
@@ -423,6 +425,7 @@ def test_a_shutdown_needs_an_endpoint_of_its_own(
     assert "needs an endpoint with `launch`" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_broke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def both() -> None:
         async with Target(ENDPOINT) as target:

@@ -111,6 +111,7 @@ timeouts = { shutdown_s = 3 }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("ready", "processes", "signals"),
@@ -468,6 +469,7 @@ def test_the_checkout_without_an_endpoint_says_what_is_missing() -> None:
     assert "--endpoint NAME" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("conformance/tests/test_wire.py",), (".",)])
 def test_other_runs_of_pytest_are_left_alone(arguments: tuple[str, ...]) -> None:
     done = run(

@@ -106,6 +106,7 @@ async def test_it_takes_too_long_to_get_ready(
             pass
 
 
+@pytest.mark.slow
 async def test_a_process_that_will_not_stop_is_killed() -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVER.replace(
         "open(sys.argv[2]", "open('/dev/null'"

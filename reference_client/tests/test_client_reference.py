@@ -221,6 +221,7 @@ def test_the_readme_has_programs() -> None:
     assert all("ws://127.0.0.1:8080" in program for program in programs() if "main()" in program)
 
 
+@pytest.mark.slow
 async def test_the_programs_of_the_readme_run(server: Launch, tmp_path: Path) -> None:
     url = (await server()).url
     for number, program in enumerate(programs()):

@@ -503,6 +503,7 @@ class Moment:
         return self.now
 
 
+@pytest.mark.slow
 async def test_interrupting_a_hundred_times(reference: Any) -> None:
     server = await reference(0.01)
     chance = random.Random(6)

@@ -178,6 +178,7 @@ async def test_who_finds_no_room_is_told_when_to_come_back(
     assert (await _ask(server, text="c")).status_code == 200
 
 
+@pytest.mark.slow
 async def test_work_that_waits_is_bounded_by_what_the_engine_showed(
     start: Any, connect: Any
 ) -> None:

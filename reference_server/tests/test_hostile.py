@@ -165,6 +165,7 @@ def _url(server: dict[str, Any]) -> str:
     return f"ws://127.0.0.1:{server['port']}/invocations-bidirectional-stream"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sessions", ["one", "many"])
 def test_messages_leave_nothing_in_memory(server: dict[str, Any], sessions: str) -> None:
     """Equal rounds after a warm-up: a leak grows in every one of them, noise now and then."""
