@@ -30,6 +30,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     this.dryFrame = 0;
     this.isStarved = false;
     this.last = 0;
+    this.isFading = false; // After a flush.
     this.quanta = 0;
     this.told = [];
     this.nextFrame = 0;
@@ -66,6 +67,8 @@ class UtterwirePlayer extends AudioWorkletProcessor {
         this.cues.length = 0;
         this.open = this.playing = this.isStarved = false;
         this.starved = 0;
+        // What comes next waits for the fade, or it would begin with a click.
+        this.isFading = this.last !== 0;
         break;
       case "stop":
         this.isStopped = true;
@@ -91,7 +94,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
     let filled = 0;
     this.watchClock(out.length);
     const isEnough = this.buffered > 0 && (!this.open || this.buffered >= this.prebuffer);
-    if (!this.playing && isEnough && this.inARow >= STEADY_QUANTA) {
+    if (!this.playing && !this.isFading && isEnough && this.inARow >= STEADY_QUANTA) {
       this.playing = true;
       if (this.isStarved) {
         this.isStarved = false;
@@ -175,6 +178,7 @@ class UtterwirePlayer extends AudioWorkletProcessor {
       this.last = Math.abs(this.last) < INAUDIBLE ? 0 : this.last * DECAY;
       out[at] = this.last;
     }
+    if (this.last === 0) this.isFading = false;
   }
 
   /** Nothing more came: the silence was the end of it, only told late. */
