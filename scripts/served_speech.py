@@ -1,6 +1,6 @@
 """Speech as a listener gets it: through an endpoint's socket and the reference client.
 
-spoken = asyncio.run(speak(server.url, "Hello.", format="mp3"))
+spoken = asyncio.run(speak("ws://127.0.0.1:8080", "Hello.", format="mp3"))
 """
 
 from __future__ import annotations
