@@ -28,7 +28,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from multiprocessing import get_context
@@ -55,7 +55,7 @@ ENDPOINTS = ("reference", "reference-core")
 PACKAGE = ROOT / "conformance" / "utterwire_conformance"
 EXPECTED = PACKAGE / "faults" / "expected.json"
 PARTS = ROOT / ".tox" / "fault_matrix.jsonl"
-AGAIN = 2
+AGAIN = 3
 OUT = "evidence/fault_matrix.json"
 ALL_AT_ONCE = Combined(list(ODDITIES.values())).as_one("all-at-once")
 ODD: dict[str, Fault | Oddity] = {**ODDITIES, ALL_AT_ONCE.name: ALL_AT_ONCE}
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
                 if options.fault or options.stored or options.oddities
                 else PARTS
             )
-            rows, runs = run(chosen, expected, options, parts)
+            rows, found, runs = run(chosen, expected, options, parts)
     except (OSError, ValueError, ExceptionGroup) as error:
         print(f"fault_matrix: {first_of(error)}", file=sys.stderr)
         return 2
@@ -89,8 +89,7 @@ def main(arguments: list[str]) -> int:
         return update(
             rows, expected, yes=options.yes, partial=bool(options.fault), whole=options.whole
         )
-    found = [difference(row, name, expected, whole=options.whole) for name, row in rows.items()]
-    odd_ones = [str(each) for each in found if each]
+    odd_ones = [str(each) for each in found.values() if each]
     print("\n".join(odd_ones) or f"{len(rows)} played: each as expected")
     if options.oddities and not options.fault:
         result = record(["python", "scripts/fault_matrix.py", *arguments], started, LIBRARIES)
@@ -116,30 +115,32 @@ def run(
     expected: Mapping[str, Expectation],
     options: argparse.Namespace,
     parts: Path,
-) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
-    """The rows of the faults, and how often each was played."""
+) -> tuple[dict[str, dict[str, Any]], dict[str, Difference], dict[str, int]]:
+    """The rows of the faults, how each differs from what is expected, how often it was played."""
     parts.parent.mkdir(exist_ok=True)
     rows = read_parts(parts) if options.resume else {}
     if not options.resume:
         parts.unlink(missing_ok=True)
     rows |= play([fault for fault in chosen if fault.name not in rows], options, parts)
     rows = {fault.name: rows[fault.name] for fault in chosen}
+    found = {
+        name: difference(row, name, expected, whole=options.whole) for name, row in rows.items()
+    }
     runs = dict.fromkeys(rows, 1)
-    whole = options.whole
     for _ in range(AGAIN):
-        odd = [
-            fault
-            for fault in chosen
-            if difference(rows[fault.name], fault.name, expected, whole=whole)
-        ]
+        odd = [fault for fault in chosen if found[fault.name]]
         if not odd or not expected:
             break
+        for fault in odd:
+            print(f"again, alone: {found[fault.name]}", file=sys.stderr)
         for name, row in play(odd, options, parts, alone=True).items():
             runs[name] += 1
-            # Of what differs only what shows each time counts.
-            if fewer(row, rows[name], expected, whole=whole):
+            now = difference(row, name, expected, whole=options.whole)
+            if len(now) < len(difference(rows[name], name, expected, whole=options.whole)):
                 rows[name] = row
-    return rows, runs
+            # Of what differs only what shows each time counts.
+            found[name] &= now
+    return rows, found, runs
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -266,19 +267,6 @@ def difference(
     if name not in expected:
         return Difference(name, (), tuple(sorted(red)))
     return Difference.between(name, red, expected[name], whole=whole)
-
-
-def fewer(
-    row: Mapping[str, Any],
-    before: Mapping[str, Any],
-    expected: Mapping[str, Expectation],
-    *,
-    whole: bool,
-) -> bool:
-    """Whether a row differs in less than the one before."""
-    now, then = (difference(each, each["fault"], expected, whole=whole) for each in (row, before))
-    count: Callable[[Difference], int] = lambda d: len(d.missing) + len(d.unexpected)  # noqa: E731
-    return count(now) < count(then)
 
 
 def show(name: str, row: Mapping[str, Any]) -> None:

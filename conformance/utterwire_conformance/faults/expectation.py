@@ -94,8 +94,16 @@ class Difference:
             tuple(sorted(found - expected.all_red - expected.may.keys())),
         )
 
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected)
+    def __and__(self, other: Difference) -> Difference:
+        """What shows in both, of two runs of one fault."""
+        return Difference(
+            self.fault,
+            tuple(each for each in self.missing if each in other.missing),
+            tuple(each for each in self.unexpected if each in other.unexpected),
+        )
+
+    def __len__(self) -> int:
+        return len(self.missing) + len(self.unexpected)
 
     def __str__(self) -> str:
         parts = []

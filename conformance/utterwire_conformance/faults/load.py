@@ -215,14 +215,18 @@ FAULTS.add(
 
 
 class _RejectionsDeafen(_UsedUp):
-    """Hears nothing any more once too many messages were rejected."""
+    """Hears nothing in a session opened after too many messages were rejected."""
 
     capacity = 1_000_000
 
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        # Sessions that are open already go on, so that what turns red does not hang on which of
+        # several sessions came how far.
+        self._deaf = shared.notes.get("used", 0) >= _CAPACITY
+
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
-        if self.shared.notes.get("used", 0) >= _CAPACITY:
-            return []
-        return super().client_message(message)
+        return [] if self._deaf else super().client_message(message)
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         if chunk.is_rejection:
@@ -232,7 +236,7 @@ class _RejectionsDeafen(_UsedUp):
 
 FAULTS.add(
     "rejections-wedge",
-    "After too many rejected messages no session is answered any more.",
+    "After too many rejected messages no session that is opened is answered any more.",
     "load.bad-input-frees",
     _RejectionsDeafen,
 )

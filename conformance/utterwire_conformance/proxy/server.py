@@ -23,6 +23,10 @@ __all__ = ["FaultProxy", "Tampers"]
 _DEFAULT_PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 # Small, so that the proxy adds little to what an endpoint may have unsent.
 _BUFFER_BYTES: Final = 16_384
+# What an Ethernet carries. A segment of the loopback interface is larger than such a buffer, so
+# that the receiver, who acknowledges every second whole segment at once and all else after 40 ms
+# (RFC 1122 4.2.3.2), would make each bufferful wait so long.
+_SEGMENT_BYTES: Final = 1_400
 
 
 class Tampers(Protocol):
@@ -100,6 +104,7 @@ class FaultProxy:
         listener = socket.create_server((self._host, self._port))
         # Accepted sockets inherit it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        _small_segments(listener)
         self._server = await asyncio.start_server(self._accepted, sock=listener)
         return self
 
@@ -214,6 +219,7 @@ class FaultProxy:
                 sock.setblocking(False)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _small_segments(sock)
                 await loop.sock_connect(sock, address)
                 name = self._upstream_host if self._tls is not None else None
                 return await asyncio.open_connection(
@@ -223,6 +229,11 @@ class FaultProxy:
                 sock.close()
                 problem = error
         raise problem or OSError(f"{self._upstream_host} has no address")
+
+
+def _small_segments(sock: socket.socket) -> None:
+    with suppress(OSError, AttributeError):  # Not every system lets a segment be smaller.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
 
 
 def _asks_for_websocket(request: h11.Request) -> bool:
