@@ -63,3 +63,11 @@ def test_a_difference_reads_as_a_sentence() -> None:
     assert str(Difference.between("one", {"a", "b"}, ONE)) == "one: as expected"
     assert str(Difference.between("one", {"a", "b", "e"}, ONE, whole=True)) == "one: as expected"
     assert Difference.between("one", {"a", "b"}, ONE, whole=True).missing == ("e",)
+
+
+def test_of_several_runs_only_what_differs_each_time_is_a_difference() -> None:
+    first = Difference("one", ("a", "b"), ("d",))
+    second = Difference("one", ("b",), ("e",))
+    assert first & second == Difference("one", ("b",))
+    assert (len(first), len(second), len(first & second)) == (3, 2, 1)
+    assert not first & Difference("one", (), ("e",))

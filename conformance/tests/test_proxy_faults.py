@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -366,6 +367,31 @@ async def test_a_client_that_is_no_http_client_is_hung_up_on() -> None:
 def test_a_proxy_that_does_not_run_has_no_port() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         _ = FaultProxy("http://127.0.0.1:9").port
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the size may be out of reach")
+async def test_several_segments_fit_into_the_buffers_of_the_proxy() -> None:
+    """Of a single one the acknowledgement is delayed, which makes a quick endpoint look slow."""
+    sizes: dict[str, int] = {}
+
+    async def accepts(streams: Streams) -> None:
+        _, writer = streams
+        sizes["to the endpoint"] = segment(writer)
+        writer.close()
+
+    def segment(writer: asyncio.StreamWriter) -> int:
+        sock = writer.get_extra_info("socket")
+        size: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        return size
+
+    async with upstream(accepts) as url, FaultProxy(url) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        sizes["to the client"] = segment(writer)
+        writer.write(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.read(-1)
+        writer.close()
+    assert sizes.keys() == {"to the endpoint", "to the client"}
+    assert max(sizes.values()) <= 1_400
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
