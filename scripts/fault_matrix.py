@@ -9,8 +9,9 @@
 
 For each fault all scenarios are played in which it changes anything (found out by putting before
 it what passed an honest proxy), or all with --everything; then every check judges. A fault that
-was not found as expected is played again, alone: only what shows each time is a difference.
---update prints what changes and asks for a person's word: --yes gives it beforehand.
+was not found as expected is played again, alone, up to three times (with --update once, and beside
+others): only what shows each time is a difference. --update prints what changes and asks for a
+person's word: --yes gives it beforehand.
 
 Exits with 0 if every fault turned red what it should and nothing else, 1 if not, 2 if it could not
 be found out.
@@ -86,9 +87,7 @@ def main(arguments: list[str]) -> int:
         if options.fault:
             show(name, row)
     if options.update and not options.oddities:
-        return update(
-            rows, expected, yes=options.yes, partial=bool(options.fault), whole=options.whole
-        )
+        return update(rows, found, expected, yes=options.yes, partial=bool(options.fault))
     odd_ones = [str(each) for each in found.values() if each]
     print("\n".join(odd_ones) or f"{len(rows)} played: each as expected")
     if options.oddities and not options.fault:
@@ -127,13 +126,14 @@ def run(
         name: difference(row, name, expected, whole=options.whole) for name, row in rows.items()
     }
     runs = dict.fromkeys(rows, 1)
-    for _ in range(AGAIN):
+    # Where much is new, once more tells it from what a busy machine does: a person looks, too.
+    for _ in range(1 if options.update else AGAIN):
         odd = [fault for fault in chosen if found[fault.name]]
         if not odd or not expected:
             break
         for fault in odd:
-            print(f"again, alone: {found[fault.name]}", file=sys.stderr)
-        for name, row in play(odd, options, parts, alone=True).items():
+            print(f"again: {found[fault.name]}", file=sys.stderr)
+        for name, row in play(odd, options, parts, alone=not options.update).items():
             runs[name] += 1
             now = difference(row, name, expected, whole=options.whole)
             if len(now) < len(difference(rows[name], name, expected, whole=options.whole)):
@@ -279,11 +279,11 @@ def show(name: str, row: Mapping[str, Any]) -> None:
 
 def update(
     rows: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, Difference],
     expected: Mapping[str, Expectation],
     *,
     yes: bool,
     partial: bool,
-    whole: bool,
 ) -> int:
     """Make what was found what is expected, once a person has seen the difference."""
     new = dict(expected) if partial else {}
@@ -292,14 +292,15 @@ def update(
             print(f"fault_matrix: {name} was not found, or not judged: {row}", file=sys.stderr)
             return 2
         known = expected.get(name)
-        may = dict(known.may) if known else {}
-        red = frozenset(row["red"]) - may.keys()
-        if known and known.red <= red:
+        if known is None:
+            new[name] = Expectation(row["endpoint"], frozenset(row["red"]), tuple(row["cover"]))
+            continue
+        red = (known.all_red - set(found[name].missing)) | set(found[name].unexpected)
+        if known.red <= red:
             # A choice of scenarios that still shows what it did is not changed.
-            besides = red if whole else red | known.also
-            new[name] = replace(known, also=besides - known.red)
+            new[name] = replace(known, also=red - known.red)
         else:
-            new[name] = Expectation(row["endpoint"], red, tuple(row["cover"]), may)
+            new[name] = replace(known, red=red, also=frozenset(), play=tuple(row["cover"]))
     before, after = to_text(expected).splitlines(), to_text(new).splitlines()
     lines = list(difflib.unified_diff(before, after, "expected", "found", lineterm="", n=3))
     if not lines:

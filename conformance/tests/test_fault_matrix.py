@@ -153,19 +153,36 @@ def test_a_row_is_compared_both_ways() -> None:
     assert whole.missing == ("accept.defaults",)
 
 
-@pytest.mark.parametrize(("whole", "also"), [(True, {"c"}), (False, {"b", "c"})])
-def test_a_choice_of_scenarios_takes_nothing_back_of_what_the_others_show(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: bool, also: set[str]
+@pytest.mark.parametrize(
+    ("missing", "unexpected", "written"),
+    [
+        ((), (), None),
+        ((), ("c",), Expectation("reference", frozenset("a"), ("order",), also=frozenset("bc"))),
+        (("b",), (), Expectation("reference", frozenset("a"), ("order",))),
+        (("a",), ("c",), Expectation("reference", frozenset("bc"), ("close",))),
+    ],
+)
+def test_an_update_takes_over_what_showed_each_time_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    missing: tuple[str, ...],
+    unexpected: tuple[str, ...],
+    written: Expectation | None,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     script = importlib.import_module("fault_matrix")
     file = tmp_path / "expected.json"
     monkeypatch.setattr(script, "EXPECTED", file)
-    known = Expectation("reference", frozenset({"a"}), ("order",), also=frozenset({"b"}))
-    row = {"endpoint": "reference", "red": {"a": "", "c": ""}, "broken": {}, "cover": ["order"]}
-    assert script.update({"one": row}, {"one": known}, yes=True, partial=True, whole=whole) == 0
-    written = from_json(json.loads(file.read_text("utf-8")))["one"]
-    assert written == replace(known, also=frozenset(also))
+    known = Expectation("reference", frozenset("a"), ("order",), also=frozenset("b"))
+    # What was red in one of the runs only stands in its row.
+    red = {"a": "", "c": "", "by chance": ""}
+    row = {"endpoint": "reference", "red": red, "broken": {}, "cover": ["close"]}
+    found = {"one": Difference("one", missing, unexpected)}
+    assert script.update({"one": row}, found, {"one": known}, yes=True, partial=True) == 0
+    if written is None:
+        assert not file.exists()
+    else:
+        assert from_json(json.loads(file.read_text("utf-8"))) == {"one": written}
 
 
 def test_who_could_not_judge_is_not_as_expected() -> None:
