@@ -222,7 +222,8 @@ class FakeTool(Tool):
         if not self.loses:
             self._account.client("ecr").put_image(
                 repositoryName=repository,
-                imageManifest=json.dumps({"for": tag}),
+                # Of a manifest without layers moto's digest is one of 101, by chance.
+                imageManifest=json.dumps({"layers": [{"digest": f"sha256:{self._digest}"}]}),
                 imageManifestMediaType="application/vnd.oci.image.manifest.v1+json",
                 imageTag=tag,
             )
