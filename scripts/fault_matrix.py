@@ -295,12 +295,15 @@ def update(
         if known is None:
             new[name] = Expectation(row["endpoint"], frozenset(row["red"]), tuple(row["cover"]))
             continue
-        red = (known.all_red - set(found[name].missing)) | set(found[name].unexpected)
-        if known.red <= red:
-            # A choice of scenarios that still shows what it did is not changed.
-            new[name] = replace(known, also=red - known.red)
-        else:
-            new[name] = replace(known, red=red, also=frozenset(), play=tuple(row["cover"]))
+        every = (known.all_red - set(found[name].missing)) | set(found[name].unexpected)
+        red, play = known.red, known.play
+        if not red <= every:
+            # What this row shows can be shown again; the rest of what is red stays known.
+            red, play = every & row["red"].keys(), tuple(row["cover"]) or play
+        if not red:
+            print(f"fault_matrix: {name} was not found each time: {row}", file=sys.stderr)
+            return 2
+        new[name] = replace(known, endpoint=row["endpoint"], red=red, also=every - red, play=play)
     before, after = to_text(expected).splitlines(), to_text(new).splitlines()
     lines = list(difflib.unified_diff(before, after, "expected", "found", lineterm="", n=3))
     if not lines:

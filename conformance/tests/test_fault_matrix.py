@@ -159,7 +159,11 @@ def test_a_row_is_compared_both_ways() -> None:
         ((), (), None),
         ((), ("c",), Expectation("reference", frozenset("a"), ("order",), also=frozenset("bc"))),
         (("b",), (), Expectation("reference", frozenset("a"), ("order",))),
-        (("a",), ("c",), Expectation("reference", frozenset("bc"), ("close",))),
+        (
+            ("a",),
+            ("c",),
+            Expectation("reference", frozenset("c"), ("close",), also=frozenset("b")),
+        ),
     ],
 )
 def test_an_update_takes_over_what_showed_each_time_and_nothing_else(
@@ -183,6 +187,21 @@ def test_an_update_takes_over_what_showed_each_time_and_nothing_else(
         assert not file.exists()
     else:
         assert from_json(json.loads(file.read_text("utf-8"))) == {"one": written}
+
+
+def test_an_update_does_not_expect_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = importlib.import_module("fault_matrix")
+    file = tmp_path / "expected.json"
+    monkeypatch.setattr(script, "EXPECTED", file)
+    known = Expectation("reference", frozenset("a"), ("order",), {"b": "a consequence"})
+    row = {"endpoint": "reference", "red": {"b": ""}, "broken": {}, "cover": ["close"]}
+    found = {"one": Difference("one", ("a",))}
+    assert script.update({"one": row}, found, {"one": known}, yes=True, partial=True) == 2
+    assert "one was not found each time" in capsys.readouterr().err
+    assert not file.exists()
 
 
 def test_who_could_not_judge_is_not_as_expected() -> None:

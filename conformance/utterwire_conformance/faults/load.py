@@ -236,7 +236,7 @@ class _RejectionsDeafen(_UsedUp):
 
 FAULTS.add(
     "rejections-wedge",
-    "After too many rejected messages no session that is opened is answered any more.",
+    "After too many rejected messages no session opened from then on is answered.",
     "load.bad-input-frees",
     _RejectionsDeafen,
 )

@@ -23,9 +23,9 @@ __all__ = ["FaultProxy", "Tampers"]
 _DEFAULT_PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 # Small, so that the proxy adds little to what an endpoint may have unsent.
 _BUFFER_BYTES: Final = 16_384
-# What an Ethernet carries. A segment of the loopback interface is larger than such a buffer, so
-# that the receiver, who acknowledges every second whole segment at once and all else after 40 ms
-# (RFC 1122 4.2.3.2), would make each bufferful wait so long.
+# As on an Ethernet. A segment of the loopback interface is larger than such a buffer: the receiver,
+# who acknowledges only every second whole segment at once (RFC 1122 4.2.3.2), would make each
+# bufferful wait, 40 ms on Linux.
 _SEGMENT_BYTES: Final = 1_400
 
 
