@@ -1155,6 +1155,22 @@ GOOD: list[tuple[str, str, Callable[[], Script]]] = [
         lambda: _kinds().say(HI, "binary", _kind("valid, binary")).speech(3),
     ),
     (
+        "message.frame_kinds_alike",
+        "a session with another default voice",
+        lambda: (
+            _kinds().open().say(HI, "binary", _kind("valid, binary")).speech(1, TONE * 2, voice="w")
+        ),
+    ),
+    (
+        "message.frame_kinds_alike",
+        "a pause before what waited",
+        lambda: (
+            _kinds()
+            .say(HI, "binary", _kind("valid, binary, while an utterance runs"))
+            .speech(3, bytes(960) + TONE)
+        ),
+    ),
+    (
         "message.fragmentation_invisible",
         "",
         lambda: _whole().say(HI, case=_cut("in two, text")).speech(3),
@@ -1559,3 +1575,43 @@ def test_a_flood_of_one_message_is_held_against_its_schema_once(
         script.hear(type="later", seq=1)
     judged(script, "control.schema")
     assert len(asked) <= 1
+
+
+def _beside_rejections(alone: bytes, *, voice: str = "v", waits: bool = False) -> Judgement:
+    """`TONE` is heard beside a rejection; alone the same text was heard otherwise, twice."""
+    twin = Script("spoken-texts").open()
+    for number, name in enumerate(("one text", "the same again"), 1):
+        twin.say(HI, case=case("audio.speaks_text", name=name)).speech(number, alone)
+    beside = Script().open()
+    if waits:
+        beside.say({"text": "Before."}).say(HI).say(b"[]").speech(1).speech(2, voice=voice)
+        beside.error(3, "not_an_object")
+    else:
+        beside.say(HI).say(b"[]").speech(1, voice=voice).error(2, "not_an_object")
+    accounts = [Account.of(script.transcript) for script in (twin, beside)]
+    return CHECKS["reject.no_harm"].judge(accounts)
+
+
+def test_beside_a_rejection_the_same_is_heard_as_alone() -> None:
+    assert _beside_rejections(TONE).verdict is Verdict.PASS
+    assert _beside_rejections(TONE * 2).verdict is Verdict.FAIL
+
+
+def test_another_default_voice_or_a_pause_of_who_waited_is_no_harm() -> None:
+    assert _beside_rejections(TONE * 2, voice="w").verdict is Verdict.PASS
+    assert _beside_rejections(TONE * 2, waits=True).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_message_may_cross_the_idle_end_where_all_stood_still(still: bool) -> None:
+    script = Script("reject-odd-json").open().say(b"x", case=case(_ODD, "reject", "invalid_json"))
+    before = script.now
+    script.wait(4.0)
+    if still:
+        script.note(f"stood still: {before:.3f} {script.now:.3f}")
+    script.farewell("idle", last_seq=0)
+    verdict = script.judge(_ODD).verdict
+    assert verdict is (Verdict.NOT_EXERCISED if still else Verdict.FAIL)
+
+
+_ODD = "reject.odd_json_survives"

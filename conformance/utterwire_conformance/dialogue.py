@@ -351,9 +351,15 @@ class Dialogue:
             _in_order(u) for u in self.utterances.values() if u.seq > utterance.seq
         )
         farewell = self.session_closed
-        # A session with an unanswered request is not idle, unless the request crossed the end.
+        # A session with an unanswered request is not idle, unless the request crossed the end: it
+        # does so for long where neither side had a processor to run on.
         idle = farewell is not None and farewell.fields.get("reason") == "idle"
-        forgotten = farewell is not None and idle and farewell.t - utterance.sent.t > 1.0
+        forgotten = (
+            farewell is not None
+            and idle
+            and farewell.t - utterance.sent.t > 1.0
+            and not self.stood_still(utterance.sent.t, farewell.t)
+        )
         return later or forgotten or utterance.seq in self.in_vain | self.unanswered
 
     @property

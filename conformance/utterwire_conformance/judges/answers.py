@@ -287,13 +287,14 @@ def no_harm(evidence: Sequence[Account]) -> Judgement:
                     advice=advice,
                 )
             elif utterance.complete is not None:
-                twin = alone.get(utterance.sent.meaning.text)
-                if twin is not None and twin != utterance.pcm:
+                twin = alone.get(_as_spoken(utterance))
+                # Who waited may be spoken otherwise, with a pause before it for one.
+                if twin not in (None, utterance.pcm) and not _waited(dialogue, utterance):
                     yield fail(
                         "An utterance sounded different beside a rejected message.",
                         sent=quote.sent(utterance.sent),
                         received=f"{len(utterance.pcm)} bytes of audio",
-                        legal=f"the same {len(twin)} bytes as when nothing was rejected",
+                        legal=f"the same {len(twin or b'')} bytes as when nothing was rejected",
                         advice=advice,
                     )
                 else:
@@ -302,9 +303,25 @@ def no_harm(evidence: Sequence[Account]) -> Judgement:
     return settle(find(), evidence, "no utterance was spoken beside a rejected message")
 
 
-def _heard_alone(evidence: Sequence[Account]) -> dict[str, bytes]:
-    """Audio by text, where the endpoint made the same audio of the same plain request twice."""
-    heard: dict[str, list[bytes]] = {}
+def _as_spoken(utterance: Utterance) -> tuple[str, object]:
+    """The text, and the voice that speaks it: by default each session can have another."""
+    start = utterance.start
+    return utterance.sent.meaning.text, start.fields.get("voice") if start is not None else None
+
+
+def _waited(dialogue: Dialogue, utterance: Utterance) -> bool:
+    """Whether another utterance was unended when this one was asked for."""
+    return any(
+        other.seq < utterance.seq
+        and other.terminal is not None
+        and other.terminal.index > utterance.sent.index
+        for other in dialogue.utterances.values()
+    )
+
+
+def _heard_alone(evidence: Sequence[Account]) -> dict[tuple[str, object], bytes]:
+    """Audio by text and voice, where the endpoint made the same of the same plain request twice."""
+    heard: dict[tuple[str, object], list[bytes]] = {}
     for account in evidence:
         if account.scenario != "spoken-texts":
             continue
@@ -312,11 +329,11 @@ def _heard_alone(evidence: Sequence[Account]) -> dict[str, bytes]:
             for utterance in dialogue.utterances.values():
                 plain = "speed" not in utterance.sent.meaning.fields
                 if utterance.complete is not None and plain:
-                    heard.setdefault(utterance.sent.meaning.text, []).append(utterance.pcm)
-    first = next((text for text, audio in heard.items() if len(audio) > 1), None)
+                    heard.setdefault(_as_spoken(utterance), []).append(utterance.pcm)
+    first = next((spoken for spoken, audio in heard.items() if len(audio) > 1), None)
     if first is None or heard[first][0] != heard[first][1]:
         return {}
-    return {text: audio[0] for text, audio in heard.items()}
+    return {spoken: audio[0] for spoken, audio in heard.items()}
 
 
 @check("seq.counts-messages", "order", "keepalive", general=True, correlates=False)
