@@ -109,6 +109,9 @@ CUT = tone(400)
         (Verdict.NOT_EXERCISED, [TWIN, session((LONG, CUT), scenario="shutdown")]),
         # Digits are no measure of letters.
         (Verdict.NOT_EXERCISED, [session(("1999999", tone(900)), (LONG, CUT))]),
+        (Verdict.FAIL, [TWIN, session((LONG, CUT), scenario="text-floor")]),
+        # Nor are letters that no endpoint is bound to know.
+        (Verdict.NOT_EXERCISED, [TWIN, session((SHORT + "\U00020000" * 99, CUT))]),
         # Nor is a text of not quite half the letters.
         (Verdict.NOT_EXERCISED, [session((LONG, RIGHT), (LONG + SHORT, CUT))]),
     ],

@@ -24,6 +24,8 @@ _COMPARED: Final = frozenset(
     {
         "spoken-texts",
         "streamed",
+        "busy-ping",
+        "text-floor",
         "order",
         "close-drains",
         "http-streams",
@@ -137,6 +139,9 @@ def _of_utterance(dialogue: Dialogue, utterance: Utterance) -> Iterator[_Speech]
     if start is None or complete is None or meaning.verdict != "accept":
         return
     if not _is_plain(meaning.fields) or _named(start.fields) != (_PCM, _RATE):
+        return
+    # Letters that nobody is bound to know are no measure.
+    if any(character > "\uffff" and character.isalnum() for character in meaning.text):
         return
     # What was lost, or came elsewhere, is another rule's affair.
     if complete.fields.get("audio_bytes") == len(utterance.pcm) and not utterance.unstarted_audio:
