@@ -10,6 +10,8 @@ __all__ = ["UNSPEAKABLE", "audio_fields", "spoken_texts", "streamed", "unspeakab
 UNSPEAKABLE = {
     "full stops": "...",
     "punctuation of many scripts": "\u2014?!\u2026\u3002\u061f\u00bf\u300c\u300d\u0964",
+    # They have names, and many engines read these out; they are punctuation all the same (Po, Pc).
+    "punctuation that has a name": "& @ % # * / _",
     "zero width space": "\u200b",
     "emoji": "\U0001f600\U0001f680",
     "flag, skin tone, variation selector": "\U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd \ufe0f",

@@ -57,6 +57,10 @@ async def close_at_once(stage: Stage) -> None:
     async with await stage.session() as session:
         await session.send({"type": "close"}, case=Case("close", "close.session_closed", "accept"))
         await stage.farewell(session)
+    async with await stage.session() as session:
+        case = Case("close, with fields nobody knows", "close.session_closed", "accept")
+        await session.send({"type": "close", "x": [None], "text": 7, "request_id": 7}, case=case)
+        await stage.farewell(session)
 
 
 @scenario(long=True)
@@ -160,6 +164,8 @@ async def idle_reset(stage: Stage) -> None:
             session.resume()
             session.note(f"held for: {limit * 1.3}")
             await stage.ended(session, seq)
+            # Its end starts the clock again, from zero.
+            await session.until_farewell(limit * 0.5)
             await stage.speak(session, stage.texts.shortest)
 
     await stage.side_by_side(kept_by_messages, kept_by_utterance)

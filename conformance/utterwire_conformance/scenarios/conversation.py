@@ -84,7 +84,9 @@ async def keepalive(stage: Stage) -> None:
         first = await session.send(stage.request(stage.texts.shortest, request_id="after-one"))
         await session.send({"type": "keepalive"}, case=case)
         await session.send({"type": "keepalive", "note": "unknown field"}, case=case)
-        second = await session.send(stage.request(stage.texts.shortest, request_id="after-three"))
+        # Fields of other types, which would be wrong there.
+        await session.send({"type": "keepalive", "text": 7, "request_id": ""}, case=case)
+        second = await session.send(stage.request(stage.texts.shortest, request_id="after-four"))
         await stage.ended(session, first, second)
 
 

@@ -13,6 +13,10 @@ from .cases import Special, either, play_cases, rejected
 __all__ = ["REJECTED_GROUPS"]
 
 
+# Who repeats it in an `error` sends more than a control message may hold.
+_LONG_NAME: Final = "\u20ac" * 21_000
+
+
 def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda request: {key: value for key, value in request.items() if key != name}
 
@@ -83,6 +87,7 @@ REJECTED_GROUPS: Final[dict[str, list[Special]]] = {
         ("another case", {"type": "Synthesize"}),
         ("space around", {"type": " synthesize "}),
         ("one of the endpoint's own", {"type": "synthesis_start"}),
+        ("as long as a message may be", {"type": _LONG_NAME}),
     ),
     "reject-type-not-string": _group(
         "reject.type_not_string",
@@ -137,6 +142,7 @@ REJECTED_GROUPS: Final[dict[str, list[Special]]] = {
         ("unknown", {"voice": "utterwire-no-such-voice"}),
         ("empty", {"voice": ""}),
         ("very long", {"voice": "v" * 5000}),
+        ("as long as a message may be", {"voice": _LONG_NAME}),
     ),
     "reject-unsupported-format": _group(
         "reject.unsupported_format",

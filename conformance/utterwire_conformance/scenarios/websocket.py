@@ -26,6 +26,9 @@ BREACHES: dict[str, list[Frame]] = {
     "close frame of one byte": [Frame(Opcode.CLOSE, b"\x03")],
     "close code 1005": [Frame(Opcode.CLOSE, b"\x03\xed")],
     "close code 999": [Frame(Opcode.CLOSE, b"\x03\xe7")],
+    "close code 1006": [Frame(Opcode.CLOSE, b"\x03\xee")],
+    "close code 2999": [Frame(Opcode.CLOSE, b"\x0b\xb7")],
+    "close code 5000": [Frame(Opcode.CLOSE, b"\x13\x88")],
 }
 """What RFC 6455 forbids, by what it is; one session each."""
 
