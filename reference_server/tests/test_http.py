@@ -319,13 +319,14 @@ async def test_a_client_that_leaves_in_its_body(start: Any, eventually: Any) -> 
         await eventually(lambda: not server.service.guests)
 
 
+@pytest.mark.parametrize("headers", ["", "Accept: text/event-stream\r\n"], ids=["audio", "events"])
 async def test_a_stalled_client_is_dropped(
-    start: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+    start: Any, log_lines: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any, headers: str
 ) -> None:
     monkeypatch.setattr("utterwire_server.wire.LINGER_S", 0.1)
     server = await start(stall_timeout_s=0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1_024)
-    writer.write(post(json.dumps({"text": STORY}).encode()))
+    writer.write(post(json.dumps({"text": STORY}).encode(), headers))
     async with asyncio.timeout(60):
         await eventually(lambda: any(event == "request_cut_off" for event, _ in log_lines))
         await eventually(lambda: not server.runner._server.server_state.connections)
