@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -281,8 +282,13 @@ async def run_matrix(
             if plan.scenarios is None:
                 baseline = await run_baseline(endpoint, target.main, plan)
                 baseline.touch(queue)
+                # Millions of objects that stay: the collector, looking through them again and
+                # again, would hold up the clocks of what is played for seconds.
+                gc.collect()
+                gc.freeze()
             for fault in queue:
                 tasks.create_task(one(fault, endpoint, target.main, baseline))
+        gc.unfreeze()
     return rows
 
 
