@@ -288,10 +288,11 @@ def update(
     """Make what was found what is expected, once a person has seen the difference."""
     new = dict(expected) if partial else {}
     for name, row in rows.items():
-        if row["broken"] or not row["red"]:
+        known = expected.get(name)
+        # What a known fault leaves nobody able to judge is expected like what turns red.
+        if not row["red"] or (known is None and row["broken"]):
             print(f"fault_matrix: {name} was not found, or not judged: {row}", file=sys.stderr)
             return 2
-        known = expected.get(name)
         if known is None:
             new[name] = Expectation(row["endpoint"], frozenset(row["red"]), tuple(row["cover"]))
             continue

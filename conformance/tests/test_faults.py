@@ -106,6 +106,8 @@ EXTRA: list[bytes] = [
         {"text": "Hello.", "speed": 9},
         {"text": "Hello.", "format": "wav"},
         {"text": "Hello.", "request_id": 7},
+        {"text": "Hello.", "stream": "no"},
+        {"text": "\x1f"},
         {"text": "..."},
         {"voice": "v"},
         {"type": "Synthesize ", "text": "Hello."},
@@ -120,6 +122,7 @@ EXTRA: list[bytes] = [
         {"text": '<!DOCTYPE a [<!ENTITY b "c">]><a>{{ b }}</a> /etc/passwd'},
     )
 ] + ['{"text":"éééééééééé"}'.encode(), b"", b"[]", b"{", b"\xff", b'{"text":"a","text":"b"}']
+EXTRA.append(b'{"text":"Hello."}'.ljust(65_536))
 
 
 def play(fault: Fault, steps: Iterable[dict[str, Any]]) -> tuple[list[Action], bool]:
@@ -236,6 +239,15 @@ CONVERSATIONS += [
         {"from": "client", "json": {"text": "Hello.", "request_id": "a"}},
         {"from": "client", "json": {"type": "cancel", "request_id": "A "}},
     ]
+]
+# What is long, or encoded, is cancelled while it is spoken.
+CONVERSATIONS += [
+    [
+        *_spoken(b'{"text":"Hello."}', 1)[:4],
+        *_spoken(json.dumps({"text": "x" * 1_500, "request_id": "a", **asked}).encode(), 2)[:3],
+        {"from": "client", "json": {"type": "cancel", "request_id": "a"}},
+    ]
+    for asked in ({}, {"format": "mp3"})
 ]
 # Two ids that look alike.
 CONVERSATIONS += [

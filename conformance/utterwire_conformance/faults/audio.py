@@ -88,16 +88,12 @@ class _Resizes(SessionTamper):
         """What to put before the first chunk of audio."""
         raise NotImplementedError
 
-    def placed(self, addition: bytes, chunk: Chunk) -> bytes:
-        """The first chunk with the addition."""
-        return addition + chunk.frame.payload
-
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
         seq = chunk.seq or 0
         if chunk.is_audio and seq not in self._added:
             addition = self.added(chunk)
             self._added[seq] = len(addition)
-            return [ToClient(_audio(self.placed(addition, chunk)))]
+            return [ToClient(_audio(addition + chunk.frame.payload))]
         if chunk.type == "synthesis_complete" and self._added.get(seq) and chunk.fields:
             extra = self._added[seq]
             changes: dict[str, Any] = {
@@ -126,14 +122,32 @@ FAULTS.add(
 )
 
 
-class _RiffHeader(_Resizes):
-    def added(self, chunk: Chunk) -> bytes:
+def _is_raw(chunk: Chunk, tap: Tap) -> bool:
+    """Whether it is audio in the default format."""
+    message = tap.messages.get(chunk.seq or 0)
+    asked = message.fields.get("format") if message is not None else None
+    return chunk.is_audio and asked in (None, "pcm_s16le")
+
+
+class _RiffHeader(SessionTamper):
+    """Has a RIFF header where the first samples of an utterance should be."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._seen: set[int | None] = set()
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if not _is_raw(chunk, self.tap) or chunk.seq in self._seen:
+            return super().chunk(chunk)
+        self._seen.add(chunk.seq)
         unknown = 0xFFFFFFFF
-        return struct.pack(
+        header = struct.pack(
             "<4sI4s4sIHHIIHH4sI",
             *(b"RIFF", unknown, b"WAVE", b"fmt ", 16, 1, 1, 24_000, 48_000, 2, 16),
             *(b"data", unknown),
         )
+        payload = chunk.frame.payload
+        return [ToClient(_audio((header + payload[len(header) :])[: len(payload)]))]
 
 
 FAULTS.add(
@@ -370,17 +384,17 @@ FAULTS.chunks(
 )
 FAULTS.chunks(
     "audio-between-braces",
-    "Chunks of audio begin with 0x7B and end in 0x7D, with samples between them.",
+    "Chunks of PCM begin with 0x7B and end in 0x7D, with samples between them.",
     "audio.never-json",
-    lambda chunk, _: (
-        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x7d")] if chunk.is_audio else None
+    lambda chunk, tap: (
+        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x7d")] if _is_raw(chunk, tap) else None
     ),
 )
 FAULTS.chunks(
     "audio-behind-a-brace",
-    "Chunks of audio begin with 0x7B.",
+    "Chunks of PCM begin with 0x7B.",
     "audio.no-leading-brace",
-    lambda chunk, _: (
-        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x00")] if chunk.is_audio else None
+    lambda chunk, tap: (
+        [_audio(b"\x7b" + chunk.frame.payload[1:-1] + b"\x00")] if _is_raw(chunk, tap) else None
     ),
 )

@@ -297,11 +297,21 @@ FAULTS.chunks(
     "audio.default-format",
     _of_type("synthesis_start", sample_rate=16_000),
 )
+
+
+def _text_alone(chunk: Chunk, tap: Tap) -> list[Frame] | None:
+    message = tap.messages.get(chunk.seq or 0)
+    if chunk.type != "synthesis_start" or message is None:
+        return None
+    alone = message.fields.keys() <= {"type", "text", "request_id"}
+    return [chunk.changed(format="mulaw")] if alone else None
+
+
 FAULTS.chunks(
     "default-format-is-another",
-    "Without a `format`, audio is announced as `mulaw`.",
+    "What was asked for by a text alone is announced as `mulaw`.",
     "audio.default-format",
-    _of_type("synthesis_start", format="mulaw"),
+    _text_alone,
 )
 FAULTS.chunks(
     "audio-bytes-one-too-many",

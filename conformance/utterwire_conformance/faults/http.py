@@ -651,18 +651,28 @@ class _FailsAfterRejection(ExchangeTamper):
         return head
 
 
-class _RefusesAfterRejection(_FailsAfterRejection):
-    """Answers 500 to every valid request that comes after one that was refused."""
+class _WearsOut(ExchangeTamper):
+    """Answers 500 to every valid request that comes after so many that were refused."""
+
+    _MOST: Final = 40
 
     def request(self, request: Request) -> Request | tuple[Head, bytes]:
-        return super().request(request) if _is_valid(request) else request
+        worn = self.shared.notes.get("refused", 0) > self._MOST
+        if worn and _is_valid(request):
+            return _error_head(500), _error("internal")
+        return request
+
+    def head(self, request: Request, head: Head) -> Head:
+        if _is_speech(request) and head.status >= 400:
+            self.shared.notes["refused"] = self.shared.notes.get("refused", 0) + 1
+        return head
 
 
 FAULTS.add(
-    "http-serves-nobody-after-rejection",
-    "After a request was refused every valid one fails with 500.",
+    "http-worn-out-by-rejections",
+    "After forty requests were refused every valid one fails with 500.",
     "http.survives",
-    exchange=_RefusesAfterRejection,
+    exchange=_WearsOut,
 )
 FAULTS.add(
     "http-breaks-after-rejection",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from utterwire_conformance.proxy import (
@@ -21,7 +22,7 @@ from utterwire_conformance.proxy import (
 from utterwire_conformance.wire import Frame
 
 from .catalogue import Catalogue
-from .rewriting import KEEPALIVE, ChangesMessages, error_frame, message_frame
+from .rewriting import KEEPALIVE, ChangesMessages, MessageTest, error_frame, message_frame
 
 __all__ = ["FAULTS"]
 
@@ -69,7 +70,9 @@ class _Unheard(SessionTamper):
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
         named = _named(message, self.tap) if _is_valid_cancel(message) else []
         meant = [seq for seq in named if (seq not in self.tap.started) is self.waiting]
-        if not meant or "request_id" not in message.fields:
+        # Where it is alone, `cancel` has audio to save as well.
+        alone = not self.waiting and len(self.tap.unended()) == 1
+        if not meant or alone or "request_id" not in message.fields:
             return super().client_message(message)
         return [message_frame(KEEPALIVE, message), ToClient(_done(message, 0))]
 
@@ -80,7 +83,7 @@ class _WaitingUnheard(_Unheard):
 
 FAULTS.add(
     "cancel-passes-running",
-    "A `cancel` does not stop what is being spoken.",
+    "A `cancel` does not stop what is being spoken while another waits.",
     "cancel.running",
     _Unheard,
 )
@@ -165,6 +168,38 @@ FAULTS.add(
     "A `cancel` without an id stops also the request behind it.",
     "cancel.all",
     _StopsLater,
+)
+
+
+class _StopsTheNext(SessionTamper):
+    """Lets the first `cancel` with an id stop also what waits last, and counts it."""
+
+    def __init__(self, shared: Shared, tap: Tap) -> None:
+        super().__init__(shared, tap)
+        self._hit: set[int] = set()
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        if chunk.seq in self._hit and (chunk.is_audio or chunk.type != "cancel_done"):
+            return
+        fields = chunk.fields or {}
+        count = fields.get("count")
+        if chunk.type == "cancel_done" and "request_id" in fields and isinstance(count, int):
+            waiting = self.tap.waiting()
+            cancels = [m.seq for m in self.tap.messages.values() if _is_cancel(m)]
+            if count and waiting and cancels[0] == chunk.seq:
+                self._hit.add(waiting[-1])
+                stopped = {"type": "cancelled", "seq": waiting[-1], "audio_bytes": 0}
+                yield ToClient(control_frame(stopped | _id_of(self.tap, waiting[-1])))
+                yield ToClient(chunk.changed(count=count + 1))
+                return
+        yield ToClient(chunk.frame)
+
+
+FAULTS.add(
+    "cancel-stops-the-last",
+    "The first `cancel` of a session, if it has an id, stops also what waits last.",
+    "cancel.only-named",
+    _StopsTheNext,
 )
 FAULTS.rewrites(
     "cancel-stops-all",
@@ -361,14 +396,17 @@ FAULTS.chunks(
 class _SpeaksOn(SessionTamper):
     """Obeys a `cancel` of what is being spoken only when all of it has been sent."""
 
-    def __init__(self, shared: Shared, tap: Tap) -> None:
+    def __init__(self, shared: Shared, tap: Tap, when: MessageTest = lambda *_: True) -> None:
         super().__init__(shared, tap)
+        self._when = when
         self._cancel: ClientMessage | None = None
         self._stopping: int | None = None
 
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
         named = _named(message, self.tap) if _is_valid_cancel(message) else []
         if self._cancel is not None or self.tap.running not in named:
+            return super().client_message(message)
+        if not self._when(self.tap.messages[self.tap.running or 0], self.tap):
             return super().client_message(message)
         self._cancel, self._stopping = message, self.tap.running
         return [message_frame(KEEPALIVE, message)]
@@ -390,6 +428,23 @@ FAULTS.add(
     "What is cancelled is spoken to its end all the same, and then called `cancelled`.",
     "cancel.saves-audio",
     _SpeaksOn,
+)
+FAULTS.add(
+    "second-cancelled-at-the-end",
+    "A `cancel` of a long utterance that is not the first is obeyed when all of it has been sent.",
+    "cancel.saves-audio",
+    partial(
+        _SpeaksOn,
+        when=lambda message, tap: (
+            "format" not in message.fields and len(message.meaning.text) > 1_000 and bool(tap.ended)
+        ),
+    ),
+)
+FAULTS.add(
+    "encoded-cancelled-at-the-end",
+    "A `cancel` of encoded audio is obeyed when all of it has been sent.",
+    "cancel.saves-audio",
+    partial(_SpeaksOn, when=lambda message, _: "format" in message.fields),
 )
 
 

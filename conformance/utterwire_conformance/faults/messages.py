@@ -171,6 +171,13 @@ FAULTS.refuses(
     "invalid_request",
 )
 FAULTS.refuses(
+    "stream-checked-in-sessions",
+    "A request whose `stream` is no boolean is rejected, as it would be over HTTP.",
+    "message.unknown-fields-ignored",
+    _valid(lambda message, _: not isinstance(message.fields.get("stream"), bool | None)),
+    "invalid_request",
+)
+FAULTS.refuses(
     "reserved-fields-refused",
     "A request with `language` or `model` is rejected.",
     "message.reserved-fields-ignored",
@@ -272,6 +279,14 @@ FAULTS.add(
     lambda shared, tap: _Renumbers(shared, tap, lambda message: message.is_valid),
 )
 
+FAULTS.refuses(
+    "control-codes-blank",
+    "A text of control codes that are no White_Space is rejected as blank.",
+    "accept.defaults",
+    _valid(lambda message, _: not message.meaning.text.strip()),
+    "empty_text",
+)
+
 # --- The floors ------------------------------------------------------------------------------
 
 
@@ -310,6 +325,13 @@ class _CapsMessages(SessionTamper):
         return super().client_message(message)
 
 
+FAULTS.refuses(
+    "messages-of-64k-unwelcome",
+    "A request of exactly 65,536 bytes is rejected.",
+    "accept.message-floor",
+    _valid(lambda message, _: len(message.data) == 65_536),
+    "invalid_request",
+)
 FAULTS.add(
     "messages-of-64k-refused",
     "A message of 65,536 bytes is closed on with 1009.",

@@ -122,15 +122,15 @@ FAULTS.add(
 
 
 class _SessionUnasked(SessionTamper):
-    """Greets a client that did not say `hello`."""
+    """Greets a client that begins with a request."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
         self._greeted = False
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        hello = 1 in self.tap.messages and _is_hello(self.tap.messages[1])
-        if not self._greeted and not hello:
+        first = self.tap.messages.get(1)
+        if not self._greeted and first is not None and first.is_valid_request:
             self._greeted = True
             fields = {"type": "session", "seq": 1, "protocol_version": 1, "session_id": "x"}
             limits: dict[str, Any] = {
@@ -148,7 +148,7 @@ class _SessionUnasked(SessionTamper):
 
 FAULTS.add(
     "session-unasked",
-    "`session` is sent though nobody said `hello`.",
+    "A client that begins with a request gets a `session`, though it said no `hello`.",
     "hello.optional",
     _SessionUnasked,
 )

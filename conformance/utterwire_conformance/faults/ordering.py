@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from utterwire_conformance.client_message import is_nothing_to_speak
 from utterwire_conformance.proxy import (
     Action,
     Chunk,
@@ -58,14 +59,21 @@ FAULTS.add(
 
 
 class _AudioBeforeFirstStart(SessionTamper):
-    """Sends a moment of silence before anything else of a session."""
+    """Sends a moment of silence before anything else of a session that begins with a request."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
         self._done = False
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        if not self._done and chunk.type == "synthesis_start":
+        first = self.tap.messages.get(chunk.seq or 0)
+        if (
+            not self._done
+            and chunk.type == "synthesis_start"
+            and first is not None
+            and "marks" not in first.fields
+            and not is_nothing_to_speak(first.meaning.text)
+        ):
             yield ToClient(Frame(Opcode.BINARY, bytes(96)))
         self._done = True
         yield ToClient(chunk.frame)
@@ -517,11 +525,11 @@ FAULTS.add(
 
 
 class _AnswersAfterClose(SessionTamper):
-    """Answers messages that come after `close`."""
+    """Answers messages other than `cancel` that come after `close`, before `session_closed`."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
-        self._over = False
+        self._late: list[Action] = []
 
     def client_message(self, message: ClientMessage) -> Iterable[Action]:
         closing = any(
@@ -529,15 +537,17 @@ class _AnswersAfterClose(SessionTamper):
             for other in self.tap.messages.values()
             if other.seq < message.seq
         )
-        yield from super().client_message(message)
-        if closing and not self._over:
-            yield ToClient(
-                error_frame("going_away", message.seq, message.meaning.request_id, rejected=True)
-            )
+        if closing and message.meaning.type not in ("cancel", "keepalive"):
+            named = message.meaning.request_id
+            late = error_frame("going_away", message.seq, named, rejected=True)
+            self._late.append(ToClient(late))
+        return super().client_message(message)
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        self._over = self._over or chunk.type == "session_closed"
-        return super().chunk(chunk)
+        if chunk.type == "session_closed":
+            late, self._late = self._late, []
+            yield from late
+        yield ToClient(chunk.frame)
 
 
 FAULTS.add(
@@ -617,25 +627,29 @@ FAULTS.add(
 
 
 class _ClosesWithAnotherCode(SessionTamper):
-    """Closes with 1011 where the client has not sent a close frame."""
+    """Closes with 1011 where the client leaves that to it after `session_closed`."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
-        self._asked = False
+        self._asked = self._over = False
+
+    def chunk(self, chunk: Chunk) -> Iterable[Action]:
+        self._over = self._over or chunk.type == "session_closed"
+        return super().chunk(chunk)
 
     def client_frame(self, frame: Frame) -> Iterable[Action]:
         self._asked = self._asked or frame.opcode == Opcode.CLOSE
         return super().client_frame(frame)
 
     def endpoint_frame(self, frame: Frame) -> Iterable[Action]:
-        if frame.opcode == Opcode.CLOSE and not self._asked:
+        if frame.opcode == Opcode.CLOSE and self._over and not self._asked:
             return [ToClient(Frame(Opcode.CLOSE, close_payload(1011)))]
         return super().endpoint_frame(frame)
 
 
 FAULTS.add(
     "closes-with-1011",
-    "The endpoint's own close has the code 1011.",
+    "The endpoint's own close after `session_closed` has the code 1011.",
     "close.code",
     _ClosesWithAnotherCode,
 )
