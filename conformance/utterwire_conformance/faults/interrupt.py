@@ -171,15 +171,15 @@ FAULTS.add(
 )
 
 
-class _StopsTheNext(SessionTamper):
+class _StopsTheLast(SessionTamper):
     """Lets the first `cancel` with an id stop also what waits last, and counts it."""
 
     def __init__(self, shared: Shared, tap: Tap) -> None:
         super().__init__(shared, tap)
-        self._hit: set[int] = set()
+        self._hit: int | None = None
 
     def chunk(self, chunk: Chunk) -> Iterable[Action]:
-        if chunk.seq in self._hit and (chunk.is_audio or chunk.type != "cancel_done"):
+        if self._hit is not None and chunk.seq == self._hit:
             return
         fields = chunk.fields or {}
         count = fields.get("count")
@@ -187,9 +187,9 @@ class _StopsTheNext(SessionTamper):
             waiting = self.tap.waiting()
             cancels = [m.seq for m in self.tap.messages.values() if _is_cancel(m)]
             if count and waiting and cancels[0] == chunk.seq:
-                self._hit.add(waiting[-1])
-                stopped = {"type": "cancelled", "seq": waiting[-1], "audio_bytes": 0}
-                yield ToClient(control_frame(stopped | _id_of(self.tap, waiting[-1])))
+                self._hit = waiting[-1]
+                stopped = {"type": "cancelled", "seq": self._hit, "audio_bytes": 0}
+                yield ToClient(control_frame(stopped | _id_of(self.tap, self._hit)))
                 yield ToClient(chunk.changed(count=count + 1))
                 return
         yield ToClient(chunk.frame)
@@ -199,7 +199,7 @@ FAULTS.add(
     "cancel-stops-the-last",
     "The first `cancel` of a session, if it has an id, stops also what waits last.",
     "cancel.only-named",
-    _StopsTheNext,
+    _StopsTheLast,
 )
 FAULTS.rewrites(
     "cancel-stops-all",
